@@ -1,0 +1,99 @@
+"""A job as one compact file: a zip of numpy arrays (`.npz`, no pickle) with a JSON header."""
+
+import json
+import zipfile
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnperf.errors import InputError
+from gnnperf.graph.job import Job, Rendezvous
+from gnnperf.graph.model import (
+    Arguments,
+    Collectives,
+    Edges,
+    ExecutionGraph,
+    GraphMeta,
+    Lanes,
+    Nodes,
+    Tensors,
+)
+
+FORMAT = 1
+"""Number of the file's layout; a reader refuses a newer one."""
+
+_TABLES: dict[str, type] = {
+    "nodes": Nodes,
+    "arguments": Arguments,
+    "inputs": Tensors,
+    "outputs": Tensors,
+    "edges": Edges,
+    "lanes": Lanes,
+    "collectives": Collectives,
+}
+
+
+def save_job(job: Job, path: str | Path) -> Path:
+    """Write a job to one compressed file; returns the path written."""
+    arrays: dict[str, NDArray[Any]] = {}
+    header: dict[str, Any] = {"gnnperf_graph": FORMAT, "folded_ranks": job.folded_ranks}
+    header["graphs"] = [{"strings": g.strings, "meta": asdict(g.meta)} for g in job.graphs]
+    for index, graph in enumerate(job.graphs):
+        arrays[f"{index}/output_ptr"] = graph.output_ptr
+        for name in _TABLES:
+            table = getattr(graph, name)
+            for column in fields(table):
+                arrays[f"{index}/{name}/{column.name}"] = getattr(table, column.name)
+    for column in fields(Rendezvous):
+        arrays[f"rendezvous/{column.name}"] = getattr(job.rendezvous, column.name)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    target = Path(path)
+    with target.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return target
+
+
+def load_job(path: str | Path) -> Job:
+    """Read what `save_job` wrote.
+
+    Raises:
+        InputError: The file is no graph file, is damaged, or has a newer layout.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            header = json.loads(arrays["header"].tobytes())
+            if header["gnnperf_graph"] > FORMAT:
+                raise InputError(
+                    f"graph file of layout {header['gnnperf_graph']}, newer than {FORMAT}",
+                    path=path,
+                    remedy="update gnnperf",
+                )
+            graphs = tuple(_graph(arrays, i, g) for i, g in enumerate(header["graphs"]))
+            joined = Rendezvous(*(arrays[f"rendezvous/{f.name}"] for f in fields(Rendezvous)))
+    except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as why:
+        raise InputError(
+            f"not a gnnperf graph file ({type(why).__name__}: {why})",
+            path=path,
+            remedy="give a file written by `gnnperf dataset build` or save_job",
+        ) from why
+    return Job(graphs, joined, header["folded_ranks"])
+
+
+def _graph(arrays: Any, index: int, header: dict[str, Any]) -> ExecutionGraph:  # noqa: ANN401
+    tables = {
+        name: table(*(arrays[f"{index}/{name}/{f.name}"] for f in fields(table)))
+        for name, table in _TABLES.items()
+    }
+    meta = dict(header["meta"])
+    for name in ("versions", "notes"):
+        meta[name] = tuple((str(a), str(b)) for a, b in meta[name])
+    meta["warnings"] = tuple(meta["warnings"])
+    return ExecutionGraph(
+        strings=tuple(header["strings"]),
+        output_ptr=arrays[f"{index}/output_ptr"],
+        meta=GraphMeta(**meta),
+        **tables,
+    )
