@@ -1,0 +1,77 @@
+"""What a prediction says: the contract of `infer --json` as plain dataclasses."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FORMAT = 1
+"""Number of the JSON layout."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A time with its interval, beside what was measured."""
+
+    predicted: float
+    low: float
+    high: float
+    coverage: float
+    """share of measured times that such intervals are meant to hold"""
+    measured: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelEstimate:
+    """One piece of device work (or, on a CPU, one leaf op)."""
+
+    name: str
+    family: str
+    stream: str
+    predicted_us: float
+    low_us: float
+    high_us: float
+    measured_us: float | None
+
+
+@dataclass(frozen=True)
+class FamilyTotal:
+    """All work of one op family."""
+
+    family: str
+    count: int
+    predicted_us: float
+    measured_us: float | None
+    share: float
+    """of the predicted device time, 0 to 1"""
+
+
+@dataclass(frozen=True)
+class PathItem:
+    """One node of the critical path."""
+
+    name: str
+    lane: str
+    rank: int
+    start_us: float
+    duration_us: float
+    saving_us: float
+    """what the step would lose at most if this node took no time"""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted step of a job on a piece of hardware."""
+
+    iteration_time_us: Estimate
+    breakdown_us: dict[str, float]
+    """compute, communication, exposed_communication, host_bound_idle, copy, overlap"""
+    by_family: tuple[FamilyTotal, ...]
+    kernels: tuple[KernelEstimate, ...]
+    critical_path: tuple[PathItem, ...]
+    warnings: tuple[str, ...]
+    unknown_ops: dict[str, int]
+    """ops that no family knows or whose sizes are missing, with their count"""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The layout of `infer --json` (no NaN: what is unknown is null)."""
+        return {"format": FORMAT, **asdict(self)}
