@@ -16,15 +16,19 @@ DTYPES: tuple[str, ...] = (
     "bool",
     "complex64",
     "complex128",
+    "tf32",
 )
-"""The dtype columns hold indices into this tuple; index 0 is an unknown type."""
+"""The dtype columns hold indices into this tuple; index 0 is an unknown type.
 
-_BYTES = (0.0, 4, 2, 2, 8, 1, 0.5, 8, 4, 2, 1, 1, 1, 8, 16)
+`tf32` is float32 in memory whose products matrix units may compute in TF32 (where the device has
+no TF32 it is plain float32); `float32` never is.
+"""
+
+_BYTES = (0.0, 4, 2, 2, 8, 1, 0.5, 8, 4, 2, 1, 1, 1, 8, 16, 4)
 
 _ALIASES: dict[str, str] = {
     "float": "float32",
     "fp32": "float32",
-    "tf32": "float32",
     "double": "float64",
     "fp64": "float64",
     "half": "float16",

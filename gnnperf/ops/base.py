@@ -4,15 +4,18 @@ Everything that predicts a time (analytic engine, features, network) sees only a
 execution graphs and kernel tables are both turned into one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnperf.errors import UnknownNameError
+from gnnperf.graph import DTYPES, dtype_bytes
 from gnnperf.registry import Registry
 
 F64 = NDArray[np.float64]
+I8 = NDArray[np.int8]
 MAX_DIMS = 16
 """Columns of `OpBatch.dims`: no family has more dimensions than this."""
 
@@ -28,7 +31,7 @@ class OpBatch:
     """[n] index into `family_names()`"""
     dims: F64
     """[n, MAX_DIMS]"""
-    dtype: NDArray[np.int8]
+    dtype: I8
     """[n] index into graph.DTYPES: the type that the op computes in or reads"""
     known: NDArray[np.bool_]
     """[n] False where shapes were missing or the op is in no family"""
@@ -57,17 +60,63 @@ class Cost:
     """[n] independent pieces of work (output elements, rows): bounds the SMs that can be busy"""
 
 
-class Family(Protocol):
-    """One op family; a module of `gnnperf.ops` registers one instance."""
+CostFunction = Callable[[F64, I8], Cost]
+"""Pure function of [n, MAX_DIMS] dims and [n] dtypes."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One op family; every module of `gnnperf.ops` that holds one names it `FAMILY`."""
 
     name: str
     dims: tuple[str, ...]
     """names of the columns of `OpBatch.dims`, at most MAX_DIMS"""
-
-    def cost(self, dims: F64, dtype: NDArray[np.int8]) -> Cost:
-        """Pure function of [n, MAX_DIMS] dims and [n] dtypes."""
-        ...
+    cost: CostFunction
+    extensive: tuple[str, ...]
+    """dims that are divided where several kernels share one op's work, so that costs add up"""
 
 
 FAMILIES: Registry[Family] = Registry("op family")
-"""Every op family by name, in fixed order; the order is what `OpBatch.family` indexes."""
+"""Every op family by name, in the fixed order of docs/families.md, which `OpBatch.family` indexes.
+
+Filled by `gnnperf.ops`.
+"""
+
+_ELEMENT_BYTES = np.array([dtype_bytes(i) or 4.0 for i in range(len(DTYPES))])
+
+
+def element_bytes(dtype: I8) -> F64:
+    """[n] bytes of one element; 4 where the type is unknown."""
+    return _ELEMENT_BYTES[dtype]
+
+
+def family_names() -> tuple[str, ...]:
+    """Names of the families in their fixed order."""
+    return tuple(FAMILIES)
+
+
+def family_index(name: str) -> int:
+    """What `OpBatch.family` holds for a family; raises UnknownNameError."""
+    return family_names().index(FAMILIES[name].name)
+
+
+def dim_index(family: str, dim: str) -> int:
+    """Column of `OpBatch.dims` of a dimension; raises UnknownNameError."""
+    dims = FAMILIES[family].dims
+    if dim not in dims:
+        raise UnknownNameError(f"dimension of {family}", dim, list(dims))
+    return dims.index(dim)
+
+
+def batch_cost(batch: OpBatch) -> Cost:
+    """Cost of every row, whatever its family; arrays as long as the batch."""
+    n = len(batch)
+    flops, read, written, items = (np.zeros(n) for _ in range(4))
+    tensor = np.zeros(n, np.bool_)
+    families = list(FAMILIES.items())
+    for index in np.unique(batch.family):
+        rows = np.flatnonzero(batch.family == index)
+        cost = families[index][1].cost(batch.dims[rows], batch.dtype[rows])
+        flops[rows], read[rows], written[rows] = cost.flops, cost.bytes_read, cost.bytes_written
+        items[rows], tensor[rows] = cost.parallel_items, cost.tensor_path
+    return Cost(flops, read, written, tensor, items)
