@@ -4,6 +4,20 @@ import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family
 
+KINDS: tuple[str, ...] = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "send_recv",
+    "barrier",
+)
+"""What the dimension `kind` indexes; the names of `graph.Collectives.kind`."""
+
 
 def _cost(dims: F64, dtype: I8) -> Cost:
     """What one rank puts in is read, what it gets out is written; reductions are not counted."""
