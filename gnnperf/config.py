@@ -10,6 +10,9 @@ from gnnperf.errors import InputError
 
 C = TypeVar("C")
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader, in C where PyYAML was built with it: ten times as fast."""
+
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping at the top of a YAML file.
@@ -18,7 +21,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         InputError: The file is absent, is no YAML, or holds no mapping.
     """
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        data = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506
     except OSError as why:
         raise InputError(why.strerror or str(why), path=path) from why
     except (UnicodeDecodeError, yaml.YAMLError) as why:

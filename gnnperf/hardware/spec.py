@@ -54,6 +54,8 @@ class Hardware:
     last_level_cache_mb: float | None = None
     """AMD infinity cache"""
     base_clock_mhz: float | None = None
+    tensor_clock_mhz: float | None = None
+    """the clock of the tensor peaks, where the vendor states another one than boost (H100)"""
     memory_type: str = ""
     """HBM2e, GDDR6, ..."""
     shared_memory_kb_per_sm: float | None = None
@@ -71,6 +73,8 @@ class Hardware:
     """host link, one direction"""
     sources: dict[str, str] = field(default_factory=dict)
     """for every figure: where it stands (data sheet, white paper, vendor's page)"""
+    notes: str = ""
+    """where sources disagree, and what the device is (one GCD, ...)"""
 
 
 @dataclass(frozen=True)
@@ -99,3 +103,4 @@ class Platform:
     nics_per_node: int
     cpu: str
     sources: dict[str, str] = field(default_factory=dict)
+    notes: str = ""
