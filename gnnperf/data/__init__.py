@@ -1,0 +1,1 @@
+"""Measured data: kernel tables, importers of public layouts, model graphs, splits, datasets."""
