@@ -2,6 +2,7 @@
 
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
@@ -54,6 +55,8 @@ def from_mapping(cls: type[C], data: dict[str, Any], path: str | Path, prefix: s
 
 
 def _value(hint: Any, value: Any, path: str | Path, key: str) -> Any:  # noqa: ANN401
+    if isinstance(value, dict) and get_origin(hint) is UnionType:
+        hint = next((a for a in get_args(hint) if is_dataclass(a)), hint)
     if is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, dict):
             raise InputError("expected a group of keys", path=path, field=key)

@@ -12,7 +12,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.reading import read_hardware, read_platform
 from gnnperf.hardware.spec import Hardware, Platform
 
-S = TypeVar("S", Hardware, Platform)
+S = TypeVar("S", bound=Hardware | Platform)
 
 _HERE = Path(__file__).parent
 _VENDOR_WORDS = {"nvidia", "tesla", "geforce", "quadro", "amd", "instinct"}
@@ -111,7 +111,7 @@ def _key(name: str) -> str:
 
 def _is_file(name: str | Path) -> bool:
     text = str(name)
-    return isinstance(name, Path) or text.endswith((".yaml", ".yml")) or "/" in text
+    return isinstance(name, Path) or text.endswith((".yaml", ".yml")) or Path(text).is_file()
 
 
 def _only(items: tuple[S, ...], path: str | Path, what: str) -> S:

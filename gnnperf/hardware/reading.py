@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from gnnperf.config import from_mapping, read_yaml
 from gnnperf.errors import InputError
-from gnnperf.hardware.spec import PEAK_PATHS, Hardware, Link, Platform
+from gnnperf.hardware.spec import PEAK_PATHS, Hardware, Platform
 
-S = TypeVar("S", Hardware, Platform)
+S = TypeVar("S", bound=Hardware | Platform)
 
 _WORDS = ("name", "aliases", "kind", "vendor", "architecture", "group", "notes", "sources")
 _TOP = {"common", "families", "devices", "platforms"}
@@ -141,16 +141,8 @@ def _hardware(name: str, data: dict[str, Any], path: str | Path) -> Hardware:
 
 
 def _platform(name: str, data: dict[str, Any], path: str | Path) -> Platform:
-    data = {"aliases": [], "inter_node": None, **data}
-    data = {k: v for k, v in data.items() if k != "inter_node" or v is not None}
-    inter = data.pop("inter_node", None)
-    platform = _build(Platform, data | {"inter_node": None}, path)
-    if inter is None:
-        links = [platform.intra_node]
-    else:
-        link = from_mapping(Link, inter, path, f"{name}: inter_node.")
-        platform = Platform(**{**_shallow(platform), "inter_node": link})
-        links = [platform.intra_node, link]
+    platform = _build(Platform, {"aliases": [], "inter_node": None, **data}, path)
+    links = [link for link in (platform.intra_node, platform.inter_node) if link is not None]
     for link in links:
         for key, limits in _LINK_RANGES.items():
             _in_range(getattr(link, key), limits, path, f"{name}: {link.name}.{key}")
