@@ -34,6 +34,8 @@ from gnnperf.ops.base import (
     family_index,
     family_names,
 )
+from gnnperf.ops.describe import Description, describe
+from gnnperf.ops.leaf import leaf_ops
 
 _IN_ORDER = (
     gemm,
@@ -64,11 +66,14 @@ __all__ = [
     "FAMILIES",
     "MAX_DIMS",
     "Cost",
+    "Description",
     "Family",
     "OpBatch",
     "batch_cost",
+    "describe",
     "dim_index",
     "element_bytes",
     "family_index",
     "family_names",
+    "leaf_ops",
 ]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family
+from gnnperf.ops.call import Call, Work
 
 KINDS: tuple[str, ...] = (
     "all_reduce",
@@ -37,3 +38,44 @@ FAMILY = Family(
     _cost,
     ("input_bytes", "output_bytes"),
 )
+
+
+_NAMES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "sendrecv": "send_recv",
+    "send": "send_recv",
+    "recv": "send_recv",
+    "barrier": "barrier",
+}
+
+
+def kind_of(name: str) -> str | None:
+    """One of `KINDS` from a name as ops and kernels write it; None if it names none.
+
+    `c10d::allreduce_`, `nccl:all_gather`, `ncclDevKernel_ReduceScatter_Sum_bf16`.
+    """
+    text = "".join(c for c in name.lower() if c.isalpha())
+    return next((kind for pattern, kind in _NAMES.items() if pattern in text), None)
+
+
+def communication(kind: str, entering: float, leaving: float, ranks: float, dtype: int) -> Work:
+    """A collective of known kind; bytes that are not known are 0, and the row is not known."""
+    known = kind in KINDS and (entering > 0 or leaving > 0 or kind == "barrier") and ranks > 0
+    index = KINDS.index(kind) if kind in KINDS else 0
+    dims = (float(index), max(entering, leaving * (kind == "all_reduce")), leaving, ranks, 0.0)
+    return Work("collective", dims, dtype, known)
+
+
+def parse(call: Call) -> Work:
+    """A call of c10d or NCCL: bytes from its tensors; how many ranks share it, it does not say."""
+    tensors = call.tensors
+    moved = sum(t.nbytes for t in tensors)
+    dtype = tensors[0].dtype if tensors else 0
+    return communication(kind_of(call.name) or "", moved, moved, 0.0, dtype)

@@ -5,7 +5,9 @@
 
 import numpy as np
 
+from gnnperf.graph import dtype_bytes, dtype_index
 from gnnperf.ops.base import F64, I8, Cost, Family
+from gnnperf.ops.call import Call, Parser, Work
 
 ON_DEVICE, FROM_HOST, TO_HOST, FILL, PEER = range(5)
 
@@ -30,3 +32,59 @@ FAMILY = Family(
     _cost,
     ("bytes",),
 )
+
+
+def _copy(call: Call) -> Work:
+    """copy_(self, src): a cast where the types differ."""
+    target = call.tensor(0)
+    source = call.tensor(1) if call.has_tensor(1) else target
+    size, source_size = (t.nbytes / max(t.numel, 1) for t in (target, source))
+    strided = not (target.contiguous and source.contiguous)
+    dims = (target.nbytes, ON_DEVICE, 0, strided, source_size, size)
+    return Work("copy", tuple(map(float, dims)), target.dtype)
+
+
+def _one_scalar(call: Call) -> Work:
+    """`.item()`: one element to the host."""
+    tensor = call.tensor(0)
+    size = dtype_bytes(tensor.dtype) or 4.0
+    return Work("copy", (size, TO_HOST, 0, 0, size, size), tensor.dtype)
+
+
+def _duplicate(call: Call) -> Work:
+    x = call.tensor(0)
+    size = x.nbytes / max(x.numel, 1)
+    return Work("copy", (x.nbytes, ON_DEVICE, 0, not x.contiguous, size, size), x.dtype)
+
+
+def transfer(name: str, size: float) -> Work:
+    """A copy or fill on the device's timeline, from its name and its bytes.
+
+    Both `Memcpy HtoD (Pageable -> Device)` and ROCm's `CopyHostToDevice` are understood.
+    """
+    text = name.lower().replace(" ", "")
+    route = next((r for pattern, r in _ROUTES if pattern in text), ON_DEVICE)
+    pinned = route in (FROM_HOST, TO_HOST) and "pageable" not in text
+    return Work("copy", (size, route, pinned, 0, 1, 1), dtype_index("uint8"), size > 0)
+
+
+_ROUTES = (
+    ("memset", FILL),
+    ("fillbuffer", FILL),
+    ("htod", FROM_HOST),
+    ("hosttodevice", FROM_HOST),
+    ("dtoh", TO_HOST),
+    ("devicetohost", TO_HOST),
+    ("ptop", PEER),
+)
+PARSERS: dict[str, Parser] = {
+    "copy": _copy,
+    "_local_scalar_dense": _one_scalar,
+    "clone": _duplicate,
+    "repeat": _duplicate,
+    "flip": _duplicate,
+    "roll": _duplicate,
+    "constant_pad_nd": _duplicate,
+    "im2col": _duplicate,
+    "col2im": _duplicate,
+}

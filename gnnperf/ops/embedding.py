@@ -7,6 +7,7 @@ mean width of a row.
 import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family, element_bytes
+from gnnperf.ops.call import INTEGER_TYPES, Call, MissingShapeError, Parser, Work, compute_dtype
 
 INDEX_BYTES = 8.0
 
@@ -54,3 +55,77 @@ FAMILY = Family(
     _cost,
     ("lookups", "bags"),
 )
+
+
+def _lookup(call: Call) -> Work:
+    weight, indices = call.tensor(0), call.tensor(1)
+    dims = (*weight.shape[:2], indices.numel, 0, 0, 1, 0, 0)
+    return Work("embedding", tuple(map(float, dims)), compute_dtype([weight]))
+
+
+def _bag(call: Call) -> Work:
+    weight, indices, offsets = (call.tensor(i) for i in range(3))
+    bags = call.outputs[0].shape[0] if call.outputs else offsets.numel
+    dims = (*weight.shape[:2], indices.numel, bags, 0, 1, 0, 0)
+    return Work("embedding", tuple(map(float, dims)), compute_dtype([weight]))
+
+
+def _backward(rows_at: int, bags: bool) -> Parser:
+    def parse(call: Call) -> Work:
+        gradient, indices = call.tensor(0), call.tensor(1)
+        rows = call.value(rows_at)
+        if not isinstance(rows, int):
+            call.assume("embedding table as long as the lookups")
+            rows = indices.numel
+        width = gradient.shape[-1] if gradient.shape else 1
+        number = gradient.numel // max(width, 1) if bags else 0
+        dims = (rows, width, indices.numel, number, 1, 1, 0, 0)
+        return Work("embedding", tuple(map(float, dims)), compute_dtype([gradient]))
+
+    return parse
+
+
+def _fused_tables(call: Call) -> Work:
+    """FBGEMM's tables in one flat tensor; offsets [tables x batch + 1] follow the indices."""
+    tensors = call.tensors
+    flat = [t for t in tensors if len(t.shape) == 1 and t.dtype not in INTEGER_TYPES]
+    numbers = [t for t in tensors if len(t.shape) == 1 and t.dtype in INTEGER_TYPES]
+    wide = [t for t in tensors if len(t.shape) == 2 and t.dtype not in INTEGER_TYPES]
+    if not flat or len(numbers) < 3:
+        raise MissingShapeError(f"{call.name}: no flat weights with indices and offsets")
+    weights = max(flat, key=lambda t: t.numel)
+    *_, indices, offsets = numbers
+    tables = max(min(t.numel for t in numbers if t.numel) - 1, 1)
+    values = map(call.value, range(len(call.args)))
+    total = max((v for v in values if isinstance(v, int) and 8 <= v <= 1 << 20), default=0)
+    total = wide[0].shape[1] if wide else total
+    if not total:
+        call.assume("embedding rows 64 wide")
+    width = total / tables if total else 64.0
+    dims = (weights.numel / width, width, indices.numel, offsets.numel - 1, 0, tables, 0, 0)
+    return Work("embedding", tuple(map(float, dims)), compute_dtype([weights]))
+
+
+PARSERS: dict[str, Parser] = {
+    "embedding": _lookup,
+    "_embedding_bag": _bag,
+    "_embedding_bag_forward_only": _bag,
+    "embedding_bag": _bag,
+    "embedding_dense_backward": _backward(2, bags=False),
+    "embedding_backward": _backward(2, bags=False),
+    "_embedding_bag_dense_backward": _backward(5, bags=True),
+    "_embedding_bag_backward": _backward(6, bags=True),
+    "_embedding_bag_sparse_backward": _backward(5, bags=True),
+    **{
+        f"split_embedding_codegen_lookup_{optimizer}_function": _fused_tables
+        for optimizer in (
+            "adagrad",
+            "adam",
+            "dense",
+            "none",
+            "rowwise_adagrad",
+            "rowwise_adagrad_with_counter",
+            "sgd",
+        )
+    },
+}

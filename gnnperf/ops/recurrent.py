@@ -1,8 +1,11 @@
 """Recurrences over a sequence: RNN cells, mamba2, gated delta nets."""
 
+import math
+
 import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family, element_bytes
+from gnnperf.ops.call import Call, MissingShapeError, Parser, Work, compute_dtype
 
 CELL, MAMBA2, GATED_DELTA = range(3)
 
@@ -35,3 +38,32 @@ FAMILY = Family(
     _cost,
     ("batch",),
 )
+
+
+def _rnn(call: Call) -> Work:
+    """CuDNN's or MIOpen's recurrent network over a whole sequence [length, batch, features]."""
+    x = call.tensor(0)
+    if len(x.shape) != 3:
+        raise MissingShapeError(f"{call.name}: input {x.shape} is no sequence")
+    weights = sum(t.numel for t in call.args[1]) if len(call.args) > 1 else 0
+    length, batch, features = x.shape
+    hidden = math.sqrt(max(weights, 1) / 8) if weights else features
+    call.assume("recurrent network with the hidden size of a one-layer LSTM of its weights")
+    dims = (batch, length, 1.0, hidden, hidden, CELL, float("backward" in call.name))
+    return Work("recurrent", tuple(map(float, dims)), compute_dtype([x]))
+
+
+def _cell(call: Call) -> Work:
+    """The pointwise part of an LSTM or GRU cell; its gates are [batch, gates x hidden]."""
+    gates = call.tensor(0)
+    hidden = gates.shape[-1] / 4
+    dims = (gates.shape[0], 1.0, 1.0, hidden, 0.0, CELL, float("backward" in call.name))
+    return Work("recurrent", tuple(map(float, dims)), compute_dtype([gates]))
+
+
+PARSERS: dict[str, Parser] = {
+    **dict.fromkeys(("_cudnn_rnn", "miopen_rnn", "_cudnn_rnn_backward"), _rnn),
+    **dict.fromkeys(("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), _cell),
+    "_thnn_fused_lstm_cell_backward_impl": _cell,
+    "_thnn_fused_gru_cell_backward": _cell,
+}

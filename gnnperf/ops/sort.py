@@ -3,6 +3,7 @@
 import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family
+from gnnperf.ops.call import Call, Parser, TensorSpec, Work, compute_dtype
 
 INDEX_BYTES = 8.0
 
@@ -22,3 +23,43 @@ def _cost(dims: F64, dtype: I8) -> Cost:
 
 
 FAMILY = Family("sort", ("numel", "segments", "key_bytes", "top_k"), _cost, ("numel", "segments"))
+
+
+def _parser(axis_at: int, k_at: int | None = None) -> Parser:
+    def parse(call: Call) -> Work:
+        x, axis = call.tensor(0), call.value(axis_at)
+        length = x.shape[axis] if x.shape and isinstance(axis, int) and _inside(axis, x) else 0
+        if not length:
+            length = x.shape[-1] if x.shape else 1
+        top = call.value(k_at) if k_at is not None else 0
+        key = x.nbytes / max(x.numel, 1)
+        dims = (x.numel, x.numel / max(length, 1), key, top if isinstance(top, int) else 1)
+        return Work("sort", tuple(map(float, dims)), compute_dtype([x]))
+
+    return parse
+
+
+def _inside(axis: int, x: TensorSpec) -> bool:
+    return not isinstance(axis, bool) and -len(x.shape) <= axis < len(x.shape)
+
+
+def _whole(call: Call) -> Work:
+    x = call.tensor(0)
+    key = x.nbytes / max(x.numel, 1)
+    return Work("sort", (float(x.numel), 1.0, key, 0.0), compute_dtype([x]))
+
+
+PARSERS: dict[str, Parser] = {
+    "sort": _parser(2),
+    "argsort": _parser(2),
+    "topk": _parser(2, 1),
+    "kthvalue": _parser(2),
+    "median": _parser(1),
+    "cumsum": _parser(1),
+    "cumprod": _parser(1),
+    "multinomial": _parser(9),
+    **dict.fromkeys(
+        ("_unique2", "unique_consecutive", "unique_dim", "histc", "bincount", "searchsorted"),
+        _whole,
+    ),
+}

@@ -1,0 +1,117 @@
+"""Which host op stands for the work that is done under it."""
+
+from enum import IntEnum
+
+import numpy as np
+
+from gnnperf.graph import ExecutionGraph, NodeKind
+from gnnperf.graph.model import I64, NONE, U8, Bool
+from gnnperf.ops.parsers import has_no_work, is_composite, parser_of
+
+
+class OpClass(IntEnum):
+    """What is known of a host op by its name."""
+
+    NOTHING = 0
+    """no work of its own: views, allocation, wrappers, annotations, autograd nodes"""
+    UNKNOWN = 1
+    """an op that is in no table"""
+    COMPOSITE = 2
+    """in a table, but other ops inside it do the work where the trace shows them"""
+    ATOMIC = 3
+    """in a table; what it calls is part of its work"""
+
+
+def _class_of(name: str) -> OpClass:
+    if parser_of(name) is not None:
+        return OpClass.COMPOSITE if is_composite(name) else OpClass.ATOMIC
+    return OpClass.NOTHING if has_no_work(name) else OpClass.UNKNOWN
+
+
+def op_classes(graph: ExecutionGraph) -> U8:
+    """[n] OpClass of every node; NOTHING for nodes that are no host op."""
+    host = graph.nodes.kind == NodeKind.HOST_OP
+    names = np.unique(graph.nodes.name[host])
+    by_name = np.zeros(len(graph.strings) + 1, np.uint8)
+    by_name[names] = [_class_of(graph.strings[int(name)]) for name in names]
+    return np.where(host, by_name[graph.nodes.name], OpClass.NOTHING).astype(np.uint8)
+
+
+def tensor_counts(graph: ExecutionGraph) -> I64:
+    """[n] input tensors of each node."""
+    at = graph.arguments.tensor_ptr[graph.arguments.ptr]
+    return np.diff(at)
+
+
+def ancestor_with(parent: I64, wanted: Bool, outermost: bool) -> I64:
+    """[n] the innermost (or outermost) of a node and its ancestors that is wanted, else NONE.
+
+    By pointer doubling: log2(depth) vectorized rounds, whatever the depth.
+    """
+    n = len(parent)
+    found = np.append(np.where(wanted, np.arange(n), NONE), NONE)
+    jump = np.append(parent, n)
+    jump[jump < 0] = n
+    while (jump[:-1] < n).any():
+        above = found[jump]
+        take = (above != NONE) if outermost else (found == NONE)
+        found = np.where(take, above, found)
+        jump = jump[jump]
+    return found[:-1]
+
+
+def work_ops(graph: ExecutionGraph) -> I64:
+    """[n] for each host op, the op whose work its launches do; NONE for other nodes.
+
+    The outermost op of a table that does its work itself (a convolution's backward op rather than
+    the fill inside it), else the innermost composite one (the trace shows nothing inside it), else
+    the innermost op with tensors, else the op itself.
+    """
+    parent, classes = graph.nodes.parent.astype(np.int64), op_classes(graph)
+    host = graph.nodes.kind == NodeKind.HOST_OP
+    result = np.where(host, np.arange(graph.num_nodes), NONE)
+    tensors = tensor_counts(graph) > 0
+    for wanted, outermost in (
+        (host & tensors & (classes != OpClass.NOTHING), False),
+        (classes == OpClass.COMPOSITE, False),
+        (classes == OpClass.ATOMIC, True),
+    ):
+        found = ancestor_with(parent, wanted, outermost)
+        result = np.where(host & (found != NONE), found, result)
+    return result
+
+
+def leaf_ops(graph: ExecutionGraph) -> I64:
+    """Host ops that would launch device work, in the order of the rows.
+
+    Atomic ops; composite and unknown ones (with tensors) only if no such op lies inside them.
+    """
+    parent, classes = graph.nodes.parent.astype(np.int64), op_classes(graph)
+    tensors = tensor_counts(graph) > 0
+    outer = ancestor_with(parent, classes == OpClass.ATOMIC, True)
+    leaf = outer == np.arange(graph.num_nodes)
+    covered = _with_ancestors(parent, leaf)
+    for kind in (OpClass.COMPOSITE, OpClass.UNKNOWN):
+        wanted = (classes == kind) & tensors & ~covered & (outer == NONE)
+        innermost = wanted & ~_strictly_above(parent, wanted)
+        leaf = leaf | innermost
+        covered = covered | _with_ancestors(parent, innermost)
+    return np.flatnonzero(leaf)
+
+
+def _with_ancestors(parent: I64, marked: Bool) -> Bool:
+    """[n] marked nodes and everything above them."""
+    result, frontier = marked.copy(), np.flatnonzero(marked)
+    while len(frontier):
+        above = np.unique(parent[frontier])
+        frontier = above[(above != NONE) & ~result[above]]
+        result[frontier] = True
+    return result
+
+
+def _strictly_above(parent: I64, marked: Bool) -> Bool:
+    """[n] nodes that have a marked node inside them."""
+    result = np.zeros(len(marked), np.bool_)
+    above = parent[np.flatnonzero(marked)]
+    result[above[above != NONE]] = True
+    return _with_ancestors(parent, result)
