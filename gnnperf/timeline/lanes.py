@@ -1,0 +1,243 @@
+"""One step of one rank as lanes of a schedule: its host chain and its streams."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from gnnperf.graph.kinds import EdgeKind
+from gnnperf.graph.model import F64, I64, NONE, U8, ExecutionGraph
+from gnnperf.timeline.constants import DeviceConstants, wait_class
+from gnnperf.timeline.schedule import Link, Links
+from gnnperf.timeline.waves import find_held
+from gnnperf.traces.dependencies import WAITED_US, Call, Waits
+
+RULES = ("chain", "events", "host_waits", "queue_depth", "last_wave", "rendezvous")
+"""The rules of a replay that can be left out, one at a time (docs/replay.md)."""
+NEARLY_FULL = 0.9
+"""Share of the queue's depth from which on a slow launch counts as one that was held up."""
+
+
+class Part(IntEnum):
+    """Which part of a graph's node a node of the schedule is."""
+
+    WHOLE = 0
+    FIRST = 1
+    """its start: the own work of a call that waits, the arrival at a collective"""
+    SECOND = 2
+    """its end: the return of a call, the transfer of a collective"""
+
+
+@dataclass(frozen=True, eq=False)
+class RankLanes:
+    """Lanes of one graph; nodes numbered from 0, lane after lane.
+
+    A call that waits is two: its own work, and its return when what it waits for is over.
+    """
+
+    sizes: list[int]
+    node: I64
+    """[m] node of the graph"""
+    part: U8
+    """[m] Part"""
+    duration_us: F64
+    gap_us: F64
+    links: Links
+    tail: F64
+    """[e] share of the source's duration that an edge's lag falls short of (a last wave)"""
+    names: list[str]
+
+
+def host_chain(graph: ExecutionGraph, waits: Waits) -> I64:
+    """The runtime calls that matter for the device, in order of time over all threads."""
+    nodes = graph.nodes
+    calls = np.flatnonzero(
+        np.isin(
+            waits.call,
+            (
+                Call.LAUNCH,
+                Call.BLOCKING_COPY,
+                Call.WAIT_DEVICE,
+                Call.WAIT_STREAM,
+                Call.WAIT_EVENT,
+            ),
+        )
+    )
+    launching = np.unique(nodes.lane[calls[np.isin(waits.call[calls], (1, 7))]])
+    calls = calls[np.isin(nodes.lane[calls], launching)]
+    return calls[np.argsort(nodes.start_us[calls], kind="stable")]
+
+
+def stream_order(graph: ExecutionGraph) -> I64:
+    """Device work, stream after stream, in the order of its launches.
+
+    Work whose launch the trace lacks stands where it ran.
+    """
+    nodes = graph.nodes
+    device = graph.device_nodes
+    device = device[np.isfinite(nodes.duration_us[device])]
+    device = device[np.lexsort((nodes.start_us[device], nodes.lane[device]))]
+    launch = nodes.launch[device]
+    known = np.where(launch >= 0, np.arange(len(device)), 0)
+    nearest = launch[np.maximum.accumulate(known)] if len(device) else launch
+    same = nodes.lane[device] == nodes.lane[device[np.maximum.accumulate(known)]]
+    issued = np.where((nearest >= 0) & same, nodes.start_us[nearest], -np.inf)
+    return device[np.lexsort((issued, nodes.lane[device]))]
+
+
+def own_cost(graph: ExecutionGraph, waits: Waits, chain: I64, known: DeviceConstants) -> F64:
+    """[c] host work of each call of the chain: never the time it waited.
+
+    A call that waited, or that a full queue held up, costs what such calls cost otherwise.
+    """
+    nodes = graph.nodes
+    cost = nodes.duration_us[chain].copy()
+    call = waits.call[chain]
+    rows = waits.of_kind(EdgeKind.HOST_SYNC)
+    shift = np.where(waits.back[rows] > 0, graph.meta.host_step_us, 0.0)
+    done = nodes.start_us[waits.src[rows]] + nodes.duration_us[waits.src[rows]] - shift
+    waited = np.isin(chain, waits.dst[rows][done > nodes.start_us[waits.dst[rows]]])
+    copies = call == Call.BLOCKING_COPY
+    blocking = np.isin(call, (Call.WAIT_DEVICE, Call.WAIT_STREAM, Call.WAIT_EVENT))
+    cost[blocking] = np.minimum(cost[blocking], WAITED_US)
+    cost[waited & ~copies] = np.minimum(cost[waited & ~copies], known.sync_us)
+    cost[copies] = np.minimum(cost[copies], known.call_us)
+    if known.queue_depth is not None:
+        held = (call == Call.LAUNCH) & (
+            _outstanding(graph, chain) > NEARLY_FULL * known.queue_depth
+        )
+        free = (call == Call.LAUNCH) & ~held
+        usual = float(np.median(cost[free])) if free.any() else known.call_us
+        cost[held] = np.minimum(cost[held], usual)
+    return cost
+
+
+def _outstanding(graph: ExecutionGraph, chain: I64) -> I64:
+    """[c] works launched and not begun when each call returns, at most over the streams."""
+    nodes = graph.nodes
+    most = np.zeros(len(chain), np.int64)
+    returned = nodes.start_us[chain] + nodes.duration_us[chain]
+    device = graph.device_nodes
+    device = device[nodes.launch[device] >= 0]
+    period = graph.meta.host_step_us
+    for lane in np.unique(nodes.lane[device]):
+        own = device[nodes.lane[device] == lane]
+        issued = np.sort(nodes.start_us[nodes.launch[own]])
+        begun = np.sort(nodes.start_us[own])
+        ahead = np.searchsorted(issued, returned) - np.searchsorted(begun, returned)
+        if np.isfinite(period):
+            late = np.sort(begun - period)
+            ahead = ahead + len(late) - np.searchsorted(late, returned)
+        most = np.maximum(most, ahead)
+    return most
+
+
+def rank_lanes(
+    graph: ExecutionGraph, waits: Waits, known: DeviceConstants, rules: tuple[str, ...]
+) -> RankLanes:
+    """The lanes of one graph with host and device side."""
+    nodes = graph.nodes
+    chain = host_chain(graph, waits)
+    device = stream_order(graph)
+    cost = own_cost(graph, waits, chain, known)
+    returns = np.isin(chain, waits.dst[waits.of_kind(EdgeKind.HOST_SYNC)])
+    node = np.concatenate([np.repeat(chain, 1 + returns), device])
+    part = np.zeros(len(node), np.uint8)
+    first = np.arange(len(chain)) + np.cumsum(returns) - returns
+    part[first[returns]], part[first[returns] + 1] = Part.FIRST, Part.SECOND
+    place = np.full(graph.num_nodes, NONE, np.int64)
+    place[node] = np.arange(len(node))
+    place[chain] = first
+    duration, gap = np.zeros(len(node)), np.full(len(node), known.queue_gap_us)
+    duration[first], duration[len(node) - len(device) :] = cost, nodes.duration_us[device]
+    gap[: len(node) - len(device)] = 0.0
+    gap[first] = _host_gaps(graph, chain)
+    streams, counts = np.unique(nodes.lane[device], return_counts=True)
+    parts = [_launches(graph, waits, device, place, known)]
+    parts += _waits(graph, waits, place, known, rules)
+    if "queue_depth" in rules and known.queue_depth is not None:
+        parts += _queue(graph, device, place, known.queue_depth)
+    links = Links.join(parts)
+    tail = np.zeros(len(links))
+    if "last_wave" in rules:
+        held = find_held(graph, waits, known, device)
+        links = Links.join([links, Links.of(place[held.src], place[held.dst])])
+        tail = np.append(tail, held.share)
+    names = ["host"] + [f"stream {int(graph.lanes.number[s])}" for s in streams]
+    sizes = [len(node) - len(device), *counts.tolist()]
+    return RankLanes(sizes, node, part, duration, gap, links, tail, names)
+
+
+def _host_gaps(graph: ExecutionGraph, chain: I64) -> F64:
+    start = graph.nodes.start_us[chain]
+    end = start + graph.nodes.duration_us[chain]
+    gap = np.zeros(len(chain))
+    if len(chain):
+        gap[1:] = start[1:] - end[:-1]
+        period = graph.meta.host_step_us
+        gap[0] = start[0] + (period - end[-1]) if np.isfinite(period) else 0.0
+    return gap
+
+
+def _launches(
+    graph: ExecutionGraph, waits: Waits, device: I64, place: I64, known: DeviceConstants
+) -> Links:
+    launch = graph.nodes.launch[device]
+    linked = device[(launch >= 0) & (place[launch] >= 0)]
+    launch = graph.nodes.launch[linked]
+    early = waits.call[launch] == Call.BLOCKING_COPY
+    after = Links.of(place[launch[~early]], place[linked[~early]], lag_us=known.launch_latency_us)
+    within = Links.of(
+        place[launch[early]], place[linked[early]], Link.START_START, known.copy_start_us
+    )
+    return Links.join([after, within])
+
+
+def _waits(
+    graph: ExecutionGraph, waits: Waits, place: I64, known: DeviceConstants, rules: tuple[str, ...]
+) -> list[Links]:
+    parts = []
+    if "events" in rules:
+        rows = waits.of_kind(EdgeKind.EVENT_WAIT)
+        rows = rows[(place[waits.src[rows]] >= 0) & (place[waits.dst[rows]] >= 0)]
+        parts.append(
+            Links.of(
+                place[waits.src[rows]],
+                place[waits.dst[rows]],
+                lag_us=known.queue_gap_us,
+                back=waits.back[rows],
+            )
+        )
+    if "host_waits" in rules:
+        rows, keys = wait_class(graph, waits)
+        lag = np.array([known.return_us[k] for k in keys], np.float64)
+        keep = (place[waits.src[rows]] >= 0) & (place[waits.dst[rows]] >= 0)
+        rows, lag = rows[keep], lag[keep]
+        parts.append(
+            Links.of(
+                place[waits.src[rows]],
+                place[waits.dst[rows]] + 1,
+                Link.END_START,
+                lag,
+                waits.back[rows],
+            )
+        )
+    return parts
+
+
+def _queue(graph: ExecutionGraph, device: I64, place: I64, depth: int) -> list[Links]:
+    """A launch returns only when the work `depth` launches before it on its stream has begun."""
+    nodes = graph.nodes
+    parts = []
+    device = device[(nodes.launch[device] >= 0) & (place[nodes.launch[device]] >= 0)]
+    for lane in np.unique(nodes.lane[device]):
+        own = device[nodes.lane[device] == lane]
+        index = np.arange(len(own)) - depth
+        source = own[index % len(own)]
+        back = -(index // len(own))
+        parts.append(
+            Links.of(
+                place[source], place[nodes.launch[own]], Link.START_END, 0.0, back.astype(np.int32)
+            )
+        )
+    return parts
