@@ -1,0 +1,72 @@
+"""The edges that a trace states: order of threads and streams, launches, tensors."""
+
+import numpy as np
+
+from gnnperf.graph import EdgeKind, Edges, NodeKind, Nodes, Tensors
+from gnnperf.graph.model import I64, NONE, Arguments
+
+
+def order_edges(nodes: Nodes) -> Edges:
+    """PROGRAM, LAUNCH and STREAM edges of nodes that stand in order of time in each lane.
+
+    PROGRAM joins every host node to the next one that starts on its thread (so a node comes
+    before what it encloses), STREAM every device node to the next one on its stream.
+    """
+    device = nodes.kind >= NodeKind.KERNEL
+    rows = np.argsort(nodes.lane, kind="stable")
+    same = nodes.lane[rows[1:]] == nodes.lane[rows[:-1]]
+    src, dst = rows[:-1][same], rows[1:][same]
+    kind = np.where(device[dst], EdgeKind.STREAM, EdgeKind.PROGRAM)
+    launched = np.flatnonzero(nodes.launch >= 0)
+    return Edges(
+        np.concatenate([src, nodes.launch[launched]]).astype(np.int32),
+        np.concatenate([dst, launched]).astype(np.int32),
+        np.concatenate([kind, np.full(len(launched), EdgeKind.LAUNCH)]).astype(np.uint8),
+    )
+
+
+def data_edges(arguments: Arguments, inputs: Tensors, output_ptr: I64, outputs: Tensors) -> Edges:
+    """DATA edges: from the last earlier op that put a tensor out to each op that takes it in.
+
+    Nodes stand in the order in which they ran; tensors are the same where their ids are.
+    """
+    reader = _owner(arguments.tensor_ptr[arguments.ptr])
+    writer = _owner(output_ptr)
+    wrote, read = outputs.tensor_id != NONE, inputs.tensor_id != NONE
+    writer, written = writer[wrote], outputs.tensor_id[wrote]
+    reader, wanted = reader[read], inputs.tensor_id[read]
+    if not len(written) or not len(wanted):
+        return no_edges()
+    _, code = np.unique(np.concatenate([written, wanted]), return_inverse=True)
+    n = np.int64(max(writer.max(), reader.max()) + 1)
+    key = np.sort(code[: len(written)] * n + writer)
+    query = code[len(written) :] * n + reader
+    place = np.searchsorted(key, query) - 1
+    found = key[np.maximum(place, 0)]
+    usable = (place >= 0) & (found // n == code[len(written) :])
+    pairs = np.unique(np.stack([found[usable] % n, reader[usable]], axis=1), axis=0)
+    return Edges(
+        pairs[:, 0].astype(np.int32),
+        pairs[:, 1].astype(np.int32),
+        np.full(len(pairs), EdgeKind.DATA, np.uint8),
+    )
+
+
+def _owner(ptr: I64) -> I64:
+    """Row that each entry of a CSR table belongs to."""
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+
+
+def no_edges() -> Edges:
+    """A table of no edges."""
+    none = np.zeros(0, np.int32)
+    return Edges(none, none, np.zeros(0, np.uint8))
+
+
+def join_edges(*tables: Edges) -> Edges:
+    """All edges of several tables."""
+    return Edges(
+        np.concatenate([t.src for t in tables]),
+        np.concatenate([t.dst for t in tables]),
+        np.concatenate([t.kind for t in tables]),
+    )

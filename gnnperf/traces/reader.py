@@ -1,0 +1,111 @@
+"""Reading traces: finds the format by content, joins pairs and ranks, gives graphs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from gnnperf.errors import InputError
+from gnnperf.graph import ExecutionGraph, Job
+from gnnperf.registry import Registry
+from gnnperf.traces import kineto
+from gnnperf.traces.build import build_graphs
+from gnnperf.traces.link import link
+from gnnperf.traces.rendezvous import match_collectives
+from gnnperf.traces.source import Source, open_sources
+from gnnperf.traces.table import TraceTable
+
+
+class Reader(Protocol):
+    """A format of trace files: a module with these two functions."""
+
+    def sniff(self, source: Source) -> bool:
+        """Whether the file's content is of this format."""
+        ...
+
+    def read(self, source: Source) -> TraceTable:
+        """The file's events."""
+        ...
+
+
+READERS: Registry[Reader] = Registry("trace format")
+READERS.register("kineto")(kineto)
+
+
+def read_source(source: Source) -> TraceTable:
+    """The events of one file, of whatever format.
+
+    Raises:
+        InputError: No reader knows the format, or the file is broken.
+    """
+    for _, reader in READERS.items():
+        if reader.sniff(source):
+            return reader.read(source)
+    raise InputError(
+        "of no format that gnnperf reads",
+        path=source.name,
+        remedy=f"give one of: {', '.join(READERS)}",
+    )
+
+
+def read_job(paths: Sequence[str | Path] | str | Path) -> Job:
+    """Every step of every rank of files, folders or archives; collectives matched over ranks.
+
+    Raises:
+        InputError: A file cannot be read; says which and why.
+    """
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    graphs: list[ExecutionGraph] = []
+    for source in open_sources(given):
+        table = read_source(source)
+        link(table)
+        graphs += build_graphs(table)
+    graphs.sort(key=lambda g: (g.meta.rank, g.meta.step))
+    return Job(tuple(graphs), match_collectives(graphs))
+
+
+def read_trace(path: str | Path, step: int | None = None) -> ExecutionGraph:
+    """One step of the lowest rank of a trace: the one asked for, else the steady one.
+
+    The steady one has the median time (period of the device, else time of the host) among
+    `steady_steps`.
+
+    Raises:
+        InputError: The file cannot be read or has no such step.
+    """
+    job = read_job(path)
+    rank = job.ranks[0]
+    own = {g.meta.step: g for g in job.graphs if g.meta.rank == rank}
+    if step is not None:
+        if step not in own:
+            raise InputError(
+                f"no step {step} (steps: {sorted(own)})", path=path, remedy="choose one of them"
+            )
+        return own[step]
+    steady = [own[s] for s in steady_steps(job) if s in own] or list(own.values())
+    ordered = sorted(steady, key=lambda g: (step_time_us(g), g.meta.step))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def step_time_us(graph: ExecutionGraph) -> float:
+    """Measured time of a step: the device's period, else the host's, else the device's span."""
+    meta = graph.meta
+    known = (meta.device_period_us, meta.host_step_us, meta.device_span_us)
+    return next((t for t in known if np.isfinite(t)), float("inf"))
+
+
+def steady_steps(job: Job) -> list[int]:
+    """The steps to judge by: without the first, without stubs, without the last.
+
+    The first step is left out where there are others (caches, allocations, profiler start).
+    A stub has less than half the nodes of the median step (recording ended inside of it).
+    The last one is left out too where others remain, since its period is not known: no next
+    step begins. Steps keep their order.
+    """
+    steps = job.steps
+    sizes = {s: sum(g.num_nodes for g in job.graphs if g.meta.step == s) for s in steps}
+    typical = float(np.median(list(sizes.values()))) if sizes else 0.0
+    whole = [s for s in steps if 2 * sizes[s] >= typical]
+    later = [s for s in whole if s != steps[0]] or whole
+    return [s for s in later if s != steps[-1]] or later
