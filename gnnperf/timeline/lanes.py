@@ -14,6 +14,8 @@ from gnnperf.traces.dependencies import WAITED_US, Call, Waits
 
 RULES = ("chain", "events", "host_waits", "queue_depth", "last_wave", "rendezvous")
 """The rules of a replay that can be left out, one at a time (docs/replay.md)."""
+HOST = "host"
+"""Name of the host chain's lane."""
 NEARLY_FULL = 0.9
 """Share of the queue's depth from which on a slow launch counts as one that was held up."""
 
@@ -163,7 +165,7 @@ def rank_lanes(
         held = find_held(graph, waits, known, device)
         links = Links.join([links, Links.of(place[held.src], place[held.dst])])
         tail = np.append(tail, held.share)
-    names = ["host"] + [f"stream {int(graph.lanes.number[s])}" for s in streams]
+    names = [HOST] + [f"stream {int(graph.lanes.number[s])}" for s in streams]
     sizes = [len(node) - len(device), *counts.tolist()]
     return RankLanes(sizes, node, part, duration, gap, links, tail, names)
 

@@ -13,7 +13,7 @@ from gnnperf.errors import GnnperfError
 from gnnperf.graph.job import Job
 from gnnperf.graph.model import F64, I32, I64, NONE, U8, Bool
 from gnnperf.timeline.constants import DeviceConstants, estimate
-from gnnperf.timeline.lanes import RULES, Part, RankLanes, rank_lanes
+from gnnperf.timeline.lanes import HOST, RULES, Part, RankLanes, rank_lanes
 from gnnperf.timeline.scan import Scan, Times
 from gnnperf.timeline.schedule import Links, Schedule
 from gnnperf.traces.dependencies import find_waits
@@ -292,18 +292,24 @@ def run(
     after the same time, at most `steps` times.
     """
     lane = step.schedule.lane_of
-    host = np.array([n == "host" for n in step.lane_names])[lane]
+    host = np.array([n == HOST for n in step.lane_names])[lane]
+    gap = np.where(host, step.schedule.gap_us * host_scale, step.schedule.gap_us)
     duration = durations(step, device_us, host_scale, kernel_scale)
+    return solve_step(step, duration, gap, steps)
+
+
+def solve_step(step: StepSchedule, duration_us: F64, gap_us: F64, steps: int = STEPS) -> Result:
+    """Run a step's schedule with the given durations and gaps, [m] each."""
     old = step.schedule.links
     schedule = replace(
         step.schedule,
-        duration_us=duration,
-        links=replace(old, lag_us=old.lag_us - step.tail * duration[old.src]),
-        gap_us=np.where(host, step.schedule.gap_us * host_scale, step.schedule.gap_us),
+        duration_us=duration_us,
+        links=replace(old, lag_us=old.lag_us - step.tail * duration_us[old.src]),
+        gap_us=gap_us,
     )
     if not step.periodic:
         return _single(step, schedule)
-    history = repeat(schedule, steps, step.marker)
+    history = repeat(schedule, steps)
     shift = history[-1].start_us[step.marker] - history[-2].start_us[step.marker]
     period = float(shift.max())
     how = f"period of the first device work, step repeated {len(history)} times"
@@ -326,7 +332,7 @@ def _single(step: StepSchedule, schedule: Schedule) -> Result:
     )
 
 
-def repeat(schedule: Schedule, steps: int, marker: I64) -> list[Times]:
+def repeat(schedule: Schedule, steps: int) -> list[Times]:
     """The times of one repetition after the other, until every node recurs after one period."""
     scan = Scan(schedule)
     rows = np.flatnonzero(schedule.links.back > 0)
