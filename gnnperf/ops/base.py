@@ -120,3 +120,20 @@ def batch_cost(batch: OpBatch) -> Cost:
         flops[rows], read[rows], written[rows] = cost.flops, cost.bytes_read, cost.bytes_written
         items[rows], tensor[rows] = cost.parallel_items, cost.tensor_path
     return Cost(flops, read, written, tensor, items)
+
+
+def distinct_rows_of(batch: OpBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that differ: an example of each, and for every row which example it equals.
+
+    Compared by a 64-bit hash of family, type and dimensions.
+    """
+    if not len(batch):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    total = batch.family.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    total ^= batch.dtype.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    columns = np.ascontiguousarray(batch.dims.T + 0.0).view(np.uint64)
+    for column in columns:
+        total = (total ^ column ^ (column >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        total ^= total >> np.uint64(32)
+    _, example, inverse = np.unique(total, return_index=True, return_inverse=True)
+    return example.astype(np.int64), inverse.astype(np.int64)
