@@ -6,7 +6,7 @@ from enum import IntEnum
 import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind
-from gnnperf.graph.model import F64, I64, NONE, U8, ExecutionGraph
+from gnnperf.graph.model import F64, I64, NONE, U8, Bool, ExecutionGraph
 from gnnperf.timeline.constants import DeviceConstants, wait_class
 from gnnperf.timeline.schedule import Link, Links
 from gnnperf.timeline.waves import find_held
@@ -73,7 +73,8 @@ def host_chain(graph: ExecutionGraph, waits: Waits) -> I64:
 def stream_order(graph: ExecutionGraph) -> I64:
     """Device work, stream after stream, in the order of its launches.
 
-    Work whose launch the trace lacks stands where it ran.
+    Work whose launch the trace lacks stands where it ran; what came before all work that was
+    launched in the step is a backlog of earlier steps and left out.
     """
     nodes = graph.nodes
     device = graph.device_nodes
@@ -84,7 +85,19 @@ def stream_order(graph: ExecutionGraph) -> I64:
     nearest = launch[np.maximum.accumulate(known)] if len(device) else launch
     same = nodes.lane[device] == nodes.lane[device[np.maximum.accumulate(known)]]
     issued = np.where((nearest >= 0) & same, nodes.start_us[nearest], -np.inf)
-    return device[np.lexsort((issued, nodes.lane[device]))]
+    order = device[np.lexsort((issued, nodes.lane[device]))]
+    return order[~_backlog(graph, order)]
+
+
+def _backlog(graph: ExecutionGraph, order: I64) -> Bool:
+    """[d] unlinked work before the first linked one of its stream, given stream after stream."""
+    linked = graph.nodes.launch[order] >= 0
+    lane = graph.nodes.lane[order]
+    _, first, which = np.unique(lane, return_index=True, return_inverse=True)
+    so_far = np.cumsum(linked)
+    begun = so_far - (so_far[first] - linked[first])[which] > 0
+    ever = np.bincount(which, linked) > 0
+    return np.asarray(~begun & ever[which], np.bool_)
 
 
 def own_cost(graph: ExecutionGraph, waits: Waits, chain: I64, known: DeviceConstants) -> F64:

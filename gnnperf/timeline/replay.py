@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnperf.errors import GnnperfError
 from gnnperf.graph.job import Job
-from gnnperf.graph.model import F64, I32, I64, NONE, U8, Bool
+from gnnperf.graph.model import F64, I32, I64, NONE, U8, Bool, ExecutionGraph
 from gnnperf.timeline.constants import DeviceConstants, estimate
 from gnnperf.timeline.lanes import HOST, RULES, Part, RankLanes, rank_lanes
 from gnnperf.timeline.scan import Scan, Times
@@ -52,7 +52,7 @@ class StepSchedule:
     marker: I64
     """[graphs] the first device work launched in the step"""
     periodic: bool
-    """whether the step is known to repeat (its trace tells how long the host took for it)"""
+    """whether the step is repeated: its trace tells its period"""
     constants: tuple[DeviceConstants, ...]
     assumed: tuple[str, ...]
 
@@ -133,7 +133,7 @@ def _assemble(
         np.repeat(np.arange(len(parts)), [len(p.sizes) for p in parts]).astype(np.int32),
         tuple(n for r in lanes for n in r.names),
         _markers(job, graph, node, device),
-        all(np.isfinite(g.meta.host_step_us) for g in job.graphs),
+        all(_repeats(g) for g in job.graphs),
         known,
         tuple(sorted({a for k in known for a in k.assumed})),
     )
@@ -195,6 +195,13 @@ def _starts(job: Job, lanes: list[RankLanes]) -> F64:
         first = float(graph.nodes.start_us[rank.node[0]]) if rank.sizes[0] else 0.0
         released += [begin + first] + [begin] * (len(rank.sizes) - 1)
     return np.array(released)
+
+
+def _repeats(graph: ExecutionGraph) -> bool:
+    """Whether the trace tells the period of the step."""
+    meta = graph.meta
+    known = meta.device_period_us if len(graph.device_nodes) else meta.host_step_us
+    return bool(np.isfinite(known) and np.isfinite(meta.host_step_us))
 
 
 def _markers(job: Job, graph: I32, node: I32, device: Bool) -> I64:
