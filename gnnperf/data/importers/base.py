@@ -31,6 +31,8 @@ class ImportReport:
     """What an import read and what it left out."""
 
     source: str
+    what: str = "rows"
+    """what is counted: rows, models"""
     files: int = 0
     rows: int = 0
     faults: dict[str, Fault] = field(default_factory=dict)
@@ -51,9 +53,9 @@ class ImportReport:
 
     def lines(self) -> list[str]:
         """One line for the rows read, one for each fault and each note."""
-        lines = [f"{self.source}: {self.rows:,} rows from {self.files} files"]
+        lines = [f"{self.source}: {self.rows:,} {self.what} from {self.files} files"]
         lines += [
-            f"left out {fault.count:,} rows: {reason} (first: {fault.first})"
+            f"left out {fault.count:,} {self.what}: {reason} (first: {fault.first})"
             for reason, fault in self.faults.items()
         ]
         return lines + self.notes

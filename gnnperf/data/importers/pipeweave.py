@@ -20,7 +20,7 @@ from gnnperf.data.importers.base import (
     read_columns,
     texts,
 )
-from gnnperf.data.tables import KERNEL_TABLE, KernelTable, family_dims, make_table
+from gnnperf.data.tables import F64, KERNEL_TABLE, KernelTable, Names, family_dims, make_table
 
 REQUIRED = ("gpu", "family", "kernel", "dtype", "m", "n", "k", "latency_us")
 OPTIONAL = ("experts", "topk", "hidden", "inter", "suggested_split", "split")
@@ -50,25 +50,7 @@ def read_kernels(path: Path, report: ImportReport) -> Iterator[KernelTable]:
         if name not in ("gemm", "moe"):
             report.drop(family.mask(name), f"op {name!r} is not known", file.name)
             continue
-        s = {n: v[rows] for n, v in sizes.items()}
-        if name == "gemm":
-            used = {n: s[n] for n in ("m", "n", "k")}
-            dims = family_dims("gemm", len(rows), batch=1, **used, b_transposed=1, variant=1)
-            group = groups("gemm", n=s["n"], k=s["k"])
-        else:
-            used = {n: s[n] for n in ("m", "experts", "topk", "hidden", "inter")}
-            dims = family_dims(
-                "moe_gemm",
-                len(rows),
-                tokens=s["m"],
-                hidden=s["hidden"],
-                inter=s["inter"],
-                experts=s["experts"],
-                top_k=s["topk"],
-                n=2 * s["inter"],
-                k=s["hidden"],
-            )
-            group = groups("moe", **{n: used[n] for n in ("hidden", "inter", "experts", "topk")})
+        used, dims, group = _shape(name, {n: v[rows] for n, v in sizes.items()})
         bad = bad_numbers((time_us[rows], *used.values()))
         report.drop(bad, MISSING, file.name, rows)
         good = np.flatnonzero(~bad)
@@ -94,3 +76,25 @@ def read_kernels(path: Path, report: ImportReport) -> Iterator[KernelTable]:
             split=texts(table, published).take(rows).compact(),
             origin=KERNEL_TABLE,
         )
+
+
+def _shape(family: str, sizes: dict[str, F64]) -> tuple[dict[str, F64], F64, Names]:
+    """The sizes that must be positive, the dimensions, the group of equal weights."""
+    rows = len(sizes["m"])
+    if family == "gemm":
+        used = {n: sizes[n] for n in ("m", "n", "k")}
+        dims = family_dims("gemm", rows, batch=1, **used, b_transposed=1, variant=1)
+        return used, dims, groups("gemm", n=sizes["n"], k=sizes["k"])
+    weights = {n: sizes[n] for n in ("hidden", "inter", "experts", "topk")}
+    dims = family_dims(
+        "moe_gemm",
+        rows,
+        tokens=sizes["m"],
+        hidden=sizes["hidden"],
+        inter=sizes["inter"],
+        experts=sizes["experts"],
+        top_k=sizes["topk"],
+        n=2 * sizes["inter"],
+        k=sizes["hidden"],
+    )
+    return {"m": sizes["m"], **weights}, dims, groups("moe", **weights)

@@ -1,0 +1,67 @@
+"""Splits of measured rows by device group, model or weight shape; never by row.
+
+Rows of one group resemble each other so much (the same GPU, the same weights at another batch)
+that a split by row would measure memory, not prediction.
+"""
+
+import hashlib
+
+import numpy as np
+
+from gnnperf.data.tables import Bool, KernelTable, Names
+from gnnperf.errors import UnknownNameError
+from gnnperf.hardware import find_hardware, list_hardware
+
+
+def device_group(device: str) -> str:
+    """The devices that are left out together with one; its own name if the catalogue lacks it."""
+    found = find_hardware(device)
+    return device if found is None else found.group
+
+
+def known_group(name: str) -> str:
+    """A group by its name or by a device in it.
+
+    Raises:
+        UnknownNameError: Neither a group nor a device; lists the groups.
+    """
+    groups = sorted({hardware.group for hardware in list_hardware()})
+    if name in groups:
+        return name
+    found = find_hardware(name)
+    if found is None:
+        raise UnknownNameError("group of devices", name, groups)
+    return found.group
+
+
+def device_groups(table: KernelTable) -> Names:
+    """[n] the device group of each row."""
+    return table.device.map({name: device_group(name) for name in table.device.names})
+
+
+def in_group(table: KernelTable, group: str) -> Bool:
+    """[n] whether each row's device belongs to a group (or to the group of a device)."""
+    return device_groups(table).mask(known_group(group))
+
+
+def held_groups(groups: Names, share: float, seed: int = 0) -> Bool:
+    """[n] whether each row's group is drawn, by a hash of its name, into a share of all groups.
+
+    The draw depends on nothing else: it is the same in every table and in every run.
+    """
+    drawn = {}
+    for name in groups.names:
+        digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+        drawn[name] = int.from_bytes(digest[:8], "big") / 2**64 < share
+    return groups.lookup(drawn, False).astype(np.bool_)
+
+
+def questionable(table: KernelTable) -> dict[str, Bool]:
+    """Reason -> [n] rows that are known not to show what they seem to.
+
+    Found by comparing rows with rows: the Tesla P4's linear layers in NeuSight's training table
+    ran other kernels (a quarter of the speed) than those of its test table and of its models.
+    """
+    p4 = table.raw_device.mask("Tesla P4") & table.source.mask("neusight")
+    other = p4 & table.label.mask("linear") & table.split.mask("train")
+    return {"P4 linear, training table: other kernels than in use": other}
