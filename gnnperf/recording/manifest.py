@@ -69,6 +69,21 @@ class Recording:
 
 
 @dataclass(frozen=True)
+class RecordedTable:
+    """A kernel table of single ops."""
+
+    file: str
+    """path relative to the manifest"""
+    sha256: str
+    rows: int
+    left_out: int
+    """cases that were timed but are other than one known op"""
+    threads: int
+    seed: int
+    method: str
+
+
+@dataclass(frozen=True)
 class Machine:
     """Where it was run."""
 
@@ -92,6 +107,7 @@ class Manifest:
     machine: Machine
     method: str
     recordings: tuple[Recording, ...]
+    tables: tuple[RecordedTable, ...] = ()
 
 
 def write_manifest(manifest: Manifest, folder: str | Path) -> Path:
@@ -139,7 +155,9 @@ def measured_of(trace: str | Path) -> Measured | None:
 def verify(folder: str | Path) -> list[str]:
     """The files of a set that are missing or differ from their sha256; empty if all is well."""
     folder = Path(folder)
-    files = [file for recording in read_manifest(folder).recordings for file in recording.files]
+    manifest = read_manifest(folder)
+    files: list[RecordedFile | RecordedTable] = list(manifest.tables)
+    files += [file for recording in manifest.recordings for file in recording.files]
     return [f.file for f in files if sha256_of(folder / f.file) != f.sha256]
 
 

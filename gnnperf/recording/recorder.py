@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
@@ -88,17 +88,18 @@ def record_set(
     """
     effort = effort or Effort()
     chosen = select(suites)
-    device = _device(device)
+    device = device_here(device)
     machine = describe_machine(device)
-    recordings = {r.name: r for r in _present(out, machine)}
+    present = manifest_for(out, machine)
+    recordings = {r.name: r for r in present.recordings}
     for name, workload in chosen.items():
         if device == "cuda" and workload.ranks > torch.cuda.device_count():
             _log.warning("%s: needs %d GPUs, skipped", name, workload.ranks)
             continue
         recording = _record(out, name, workload, device, threads, effort)
         recordings[recording.name] = recording
-        manifest = Manifest(FORMAT, machine, METHOD, tuple(sorted(recordings.values(), key=_name)))
-        write_manifest(manifest, out)
+        in_order = tuple(recordings[key] for key in sorted(recordings))
+        write_manifest(replace(present, method=METHOD, recordings=in_order), out)
         if tell is not None:
             tell(recording)
     return read_manifest(out)
@@ -219,9 +220,14 @@ def _keep(
     return tuple(files)
 
 
-def _present(out: Path, machine: Machine) -> tuple[Recording, ...]:
+def manifest_for(out: Path, machine: Machine) -> Manifest:
+    """What a folder's manifest holds so far.
+
+    Raises:
+        InputError: It was written on another machine or with other versions.
+    """
     if not (out / NAME).is_file():
-        return ()
+        return Manifest(FORMAT, machine, "", ())
     manifest = read_manifest(out)
     if manifest.machine != machine:
         raise InputError(
@@ -229,10 +235,15 @@ def _present(out: Path, machine: Machine) -> tuple[Recording, ...]:
             path=out / NAME,
             remedy="give another --out",
         )
-    return manifest.recordings
+    return manifest
 
 
-def _device(wanted: str) -> str:
+def device_here(wanted: str) -> str:
+    """The device to use for auto, cpu or cuda.
+
+    Raises:
+        InputError: There is none of the kind.
+    """
     have = torch.cuda.is_available()
     if wanted == "cuda" and not have:
         raise InputError("no CUDA or ROCm device here", field="--device", remedy="give cpu or auto")
@@ -257,7 +268,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _name(recording: Recording) -> str:
-    return recording.name

@@ -169,8 +169,9 @@ def _same_on_all_ranks(count: int, ranks: int) -> int:
 
 
 def _pack(raw: Path, path: Path) -> None:
-    """Compress a JSON file without the path that the profiler writes into it, then delete it."""
+    """Compress a JSON file, without the path and host that the profiler writes; delete it."""
     trace = json.loads(raw.read_text(encoding="utf-8"))
+    trace.pop("host_name", None)
     if "traceName" in trace:
         trace["traceName"] = path.name
     text = json.dumps(trace, separators=(",", ":"))
