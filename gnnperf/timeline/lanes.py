@@ -1,4 +1,4 @@
-"""One step of one rank as lanes of a schedule: its host chain and its streams."""
+"""One step of one traced rank as lanes of a schedule: its host chain and its streams."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -39,7 +39,7 @@ class RankLanes:
 
     sizes: list[int]
     node: I64
-    """[m] node of the graph"""
+    """[m] node of the graph; NONE for a call that the graph does not hold"""
     part: U8
     """[m] Part"""
     duration_us: F64
@@ -48,6 +48,8 @@ class RankLanes:
     tail: F64
     """[e] share of the source's duration that an edge's lag falls short of (a last wave)"""
     names: list[str]
+    left_out: int = 0
+    """device work that the step did not launch"""
 
 
 def host_chain(graph: ExecutionGraph, waits: Waits) -> I64:
@@ -180,7 +182,9 @@ def rank_lanes(
         tail = np.append(tail, held.share)
     names = [HOST] + [f"stream {int(graph.lanes.number[s])}" for s in streams]
     sizes = [len(node) - len(device), *counts.tolist()]
-    return RankLanes(sizes, node, part, duration, gap, links, tail, names)
+    return RankLanes(
+        sizes, node, part, duration, gap, links, tail, names, len(graph.device_nodes) - len(device)
+    )
 
 
 def _host_gaps(graph: ExecutionGraph, chain: I64) -> F64:
@@ -247,12 +251,9 @@ def _queue(graph: ExecutionGraph, device: I64, place: I64, depth: int) -> list[L
     device = device[(nodes.launch[device] >= 0) & (place[nodes.launch[device]] >= 0)]
     for lane in np.unique(nodes.lane[device]):
         own = device[nodes.lane[device] == lane]
-        index = np.arange(len(own)) - depth
-        source = own[index % len(own)]
-        back = -(index // len(own))
-        parts.append(
-            Links.of(
-                place[source], place[nodes.launch[own]], Link.START_END, 0.0, back.astype(np.int32)
-            )
-        )
+        entry = own[np.append(True, nodes.launch[own][1:] != nodes.launch[own][:-1])]
+        index = np.arange(len(entry)) - depth
+        source = place[entry[index % len(entry)]]
+        back = (-(index // len(entry))).astype(np.int32)
+        parts.append(Links.of(source, place[nodes.launch[entry]], Link.START_END, 0.0, back))
     return parts
