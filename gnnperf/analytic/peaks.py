@@ -69,10 +69,12 @@ class Machine:
 
 
 def _bytes_per_clock(hardware: Hardware) -> float:
-    """Of one SM from the last cache: 17 with GDDR, 22 with HBM2, 40 with HBM3 (design notes, 2)."""
+    """Of one SM from the last cache: 17 with GDDR, 22 with HBM2, 40 with HBM3 (design notes 2)."""
     if hardware.kind == "cpu":
         return 16.0
     memory = hardware.memory_type.upper()
+    if hardware.vendor == "amd":
+        return 22.0
     if "HBM3" in memory or "HBM4" in memory:
         return 40.0
     return 22.0 if "HBM" in memory else 17.0

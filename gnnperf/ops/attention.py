@@ -37,7 +37,8 @@ def _cost(dims: F64, dtype: I8) -> Cost:
     kv_size = np.where(dims[:, 11] > 0, dims[:, 11], size)
     pairs = batch * q_heads * attended_pairs(q_len, kv_len, causal, window)
     q, out = batch * q_heads * q_len * head, batch * q_heads * q_len * v_head
-    kv = batch * kv_heads * kv_len * (head + v_head)
+    seen = np.where(window > 0, np.minimum(kv_len, window + q_len - 1), kv_len)
+    kv = batch * kv_heads * seen * (head + v_head)
     forward_score, backward_score = SCORE_ELEMENTS
     full = batch * q_heads * q_len * kv_len
     scores = np.where(flash > 0, 0, full * np.where(backward, backward_score, forward_score))

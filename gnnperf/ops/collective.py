@@ -66,8 +66,8 @@ def kind_of(name: str) -> str | None:
 
 
 def communication(kind: str, entering: float, leaving: float, ranks: float, dtype: int) -> Work:
-    """A collective of known kind; bytes that are not known are 0, and the row is not known."""
-    known = kind in KINDS and (entering > 0 or leaving > 0 or kind == "barrier") and ranks > 0
+    """A collective; without its kind or its bytes the row is not known, 0 ranks are not known."""
+    known = kind in KINDS and (entering > 0 or leaving > 0 or kind == "barrier")
     index = KINDS.index(kind) if kind in KINDS else len(KINDS)
     dims = (float(index), max(entering, leaving * (kind == "all_reduce")), leaving, ranks, 0.0)
     return Work("collective", dims, dtype, known)

@@ -5,7 +5,8 @@ recurrences those whose name is of that family, for every other op all of its ke
 main kernels share it: launches of one and the same kernel by their thread blocks, different
 kernels equally; the two gradients of a convolution go to the kernels whose names say so, or in
 order (input first). What else was launched are helpers: layout changes and copies move the op's
-own tensors once among them, other helpers read and write its result.
+own tensors once among them, other helpers read and write its result, and none more than its
+threads can move.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from gnnperf.ops.call import Call, MissingShapeError, Work, compute_dtype
 from gnnperf.ops.copy import transfer
 from gnnperf.ops.kernels import (
     Kernel,
+    computes_addresses,
     dtype_of_kernel,
     family_of_kernel,
     gradient_of_kernel,
@@ -36,6 +38,7 @@ _MAIN: dict[str, frozenset[str]] = {
 }
 _HELPERS = frozenset(("copy", "elementwise", "reduce"))
 _ELEMENTS_PER_THREAD = 4
+_MOST_PER_THREAD = 16
 _ELEMENTS_PER_CHUNK = 65536
 """of a multi-tensor optimizer kernel: one block"""
 FROM_GRID = "sizes from the launch grid"
@@ -156,20 +159,29 @@ def _helpers(work: Work, kernels: list[Kernel]) -> list[Work]:
     size = dtype_bytes(work.dtype) or 4.0
     all_bytes = float(cost.bytes_read[0] + cost.bytes_written[0])
     result = float(cost.bytes_written[0])
-    movers = [k for k in kernels if family_of_kernel(k.name) == "copy"]
+    movers = sum(family_of_kernel(k.name) == "copy" for k in kernels)
     rows = []
     for kernel in kernels:
-        if kernel in movers:
-            moved = all_bytes / len(movers)
+        family = family_of_kernel(kernel.name)
+        most = _elements_of_grid(kernel)
+        if family == "copy":
+            moved = min(all_bytes / movers, most * size)
             rows.append(Work("copy", (moved, 0, 0, 1, size, size), work.dtype))
-        elif family_of_kernel(kernel.name) == "reduce":
+        elif family == "reduce":
             numel = result / size
             rows.append(Work("reduce", (2 * numel, numel, 2, 1), work.dtype))
         else:
-            rows.append(
-                Work("elementwise", (result / size, result, result, 1, 1, 0, 0), work.dtype)
-            )
+            numel = 1.0 if computes_addresses(kernel.name) else min(result / size, most)
+            dims = (numel, numel * size, numel * size, 1, 1, 0, 0)
+            rows.append(Work("elementwise", dims, work.dtype))
     return rows
+
+
+def _elements_of_grid(kernel: Kernel) -> float:
+    """Elements that a kernel's threads can move; no bound where the grid is not known."""
+    if kernel.blocks <= 0 or kernel.threads <= 0:
+        return float("inf")
+    return float(kernel.blocks * kernel.threads * _MOST_PER_THREAD)
 
 
 def _transfer(kernel: Kernel, call: Call | None) -> Work:

@@ -46,7 +46,10 @@ FAMILY = Family(
 
 
 def elementwise_work(call: Call, flops: float, special: bool, outputs: int = 1) -> Work:
-    """One result per broadcast position, every input read once before broadcasting."""
+    """One result per broadcast position, every input read once before broadcasting.
+
+    Strided: some input does not lie as the output does (permuted, or broadcast over elements).
+    """
     tensors = call.tensors
     dtype = compute_dtype(tensors)
     numel = math.prod(broadcast_shape(tensors))
@@ -55,7 +58,7 @@ def elementwise_work(call: Call, flops: float, special: bool, outputs: int = 1) 
         comparison = base_name(call.name) in _COMPARISONS
         written = outputs * numel * (1.0 if comparison else dtype_bytes(dtype) or 4.0)
     read = sum(t.nbytes for t in tensors)
-    strided = any(not t.contiguous for t in tensors)
+    strided = any(not t.contiguous or 1 < t.numel < numel for t in tensors)
     dims = (numel, read, written, flops, len(tensors), strided, special)
     return Work("elementwise", tuple(map(float, dims)), dtype)
 

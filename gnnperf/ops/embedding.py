@@ -7,7 +7,7 @@ mean width of a row.
 import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family, element_bytes
-from gnnperf.ops.call import INTEGER_TYPES, Call, MissingShapeError, Parser, Work, compute_dtype
+from gnnperf.ops.call import Call, Parser, Work, compute_dtype
 
 INDEX_BYTES = 8.0
 
@@ -86,23 +86,24 @@ def _backward(rows_at: int, bags: bool) -> Parser:
 
 
 def _fused_tables(call: Call) -> Work:
-    """FBGEMM's tables in one flat tensor; offsets [tables x batch + 1] follow the indices."""
-    tensors = call.tensors
-    flat = [t for t in tensors if len(t.shape) == 1 and t.dtype not in INTEGER_TYPES]
-    numbers = [t for t in tensors if len(t.shape) == 1 and t.dtype in INTEGER_TYPES]
-    wide = [t for t in tensors if len(t.shape) == 2 and t.dtype not in INTEGER_TYPES]
-    if not flat or len(numbers) < 3:
-        raise MissingShapeError(f"{call.name}: no flat weights with indices and offsets")
-    weights = max(flat, key=lambda t: t.numel)
-    *_, indices, offsets = numbers
-    tables = max(min(t.numel for t in numbers if t.numel) - 1, 1)
-    values = map(call.value, range(len(call.args)))
-    total = max((v for v in values if isinstance(v, int) and 8 <= v <= 1 << 20), default=0)
-    total = wide[0].shape[1] if wide else total
-    if not total:
+    """FBGEMM's tables in one flat tensor: rows from the row-wise optimizer state, else width.
+
+    lookup(host, device, uvm weights, cache, placements, weight offsets, D offsets, total D, max D,
+    hash sizes, bits, indices, offsets, ...).
+    """
+    weights = max((call.tensor(i) for i in range(3)), key=lambda t: t.numel)
+    tables, lookups = call.tensor(6).numel - 1, call.tensor(11).numel
+    total = call.value(7)
+    states = [t for arg in call.args[15:] for t in arg if t.dtype == weights.dtype]
+    rows = [t.numel for t in states if len(t.shape) == 1 and 1 < t.numel < weights.numel]
+    if isinstance(total, int) and total > 0:
+        width = total / tables
+    elif rows:
+        width = weights.numel / rows[0]
+    else:
         call.assume("embedding rows 64 wide")
-    width = total / tables if total else 64.0
-    dims = (weights.numel / width, width, indices.numel, offsets.numel - 1, 0, tables, 0, 0)
+        width = 64.0
+    dims = (weights.numel / width, width, lookups, call.tensor(12).numel - 1, 0, tables, 0, 0)
     return Work("embedding", tuple(map(float, dims)), compute_dtype([weights]))
 
 

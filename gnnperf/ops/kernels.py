@@ -21,6 +21,7 @@ class Kernel:
     """of a block"""
 
 
+_TINY = r"computeoffsets|precompute_indices|prepare_grouped"
 _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (family, re.compile(pattern, re.IGNORECASE))
     for family, pattern in (
@@ -29,9 +30,9 @@ _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "copy",
             r"nchwtonhwc|nhwctonchw|transpose|subtensorop|tensortransform|convert_?tensor"
-            r"|castcopy|cast_kernel|packing|direct_copy|bfloat16_copy|computeoffsets",
+            r"|castcopy|cast_kernel|packing|direct_copy|bfloat16_copy",
         ),
-        ("elementwise", r"dot_do_o|convert_dq|convert_dkv|epilogue::impl"),
+        ("elementwise", r"dot_do_o|convert_dq|convert_dkv|epilogue::impl|" + _TINY),
         ("attention", r"flash|fmha|attn_|attention|\bmha"),
         ("moe", r"fused_moe|moe_kernel"),
         (
@@ -46,7 +47,7 @@ _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"|computeinternalgradients|computegradientfusedparams",
         ),
         ("softmax", r"softmax"),
-        ("optimizer", r"multi_tensor_apply|fused_adam|_adam|adagrad|sgd_kernel|lamb"),
+        ("optimizer", r"multi_tensor_apply|fused_adam|_adam|adagrad|sgd_kernel|lamb_|fusedlamb"),
         ("embedding", r"embedding|compute_grad_weight|sum_and_scatter|krn_partial"),
         ("sort", r"radix|sort|topk|device_?scan|bitonic|unique|histogram|scan_"),
         ("gather", r"index|gather|scatter|catarray|take_|nll_loss"),
@@ -67,6 +68,7 @@ _PLAIN_FLOAT32 = re.compile(
     r"|cutlass.*simt_sgemm|gcgemm|fft2d|winograd",
     re.IGNORECASE,
 )
+_TINY_KERNEL = re.compile(_TINY, re.IGNORECASE)
 _TYPES = (
     (re.compile(r"bfloat16|bf16", re.IGNORECASE), "bfloat16"),
     (re.compile(r"half|f16|fp16|hgemm", re.IGNORECASE), "float16"),
@@ -115,3 +117,8 @@ def gradient_of_kernel(name: str) -> int:
     if "wgrad" in text or "igemm_wrw" in text or "bwdwrw" in text or "bwd_weight" in text:
         return 2
     return 0
+
+
+def computes_addresses(name: str) -> bool:
+    """Whether a helper kernel only prepares indices or pointers and moves next to nothing."""
+    return _TINY_KERNEL.search(name) is not None

@@ -65,11 +65,12 @@ def work_ops(graph: ExecutionGraph) -> I64:
 
     The outermost op of a table that does its work itself (a convolution's backward op rather than
     the fill inside it), else the innermost composite one (the trace shows nothing inside it), else
-    the innermost op with tensors, else the op itself.
+    the innermost op with tensors, else the op itself unless it is an annotation or a wrapper.
     """
     parent, classes = graph.nodes.parent.astype(np.int64), op_classes(graph)
     host = graph.nodes.kind == NodeKind.HOST_OP
-    result = np.where(host, np.arange(graph.num_nodes), NONE)
+    itself = host & (classes != OpClass.NOTHING)
+    result = np.where(itself, np.arange(graph.num_nodes), NONE)
     tensors = tensor_counts(graph) > 0
     for wanted, outermost in (
         (host & tensors & (classes != OpClass.NOTHING), False),
