@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I64, Bool, ExecutionGraph
-from gnnperf.traces.dependencies import Call, Waits
+from gnnperf.traces.dependencies import SYNCHRONIZE, Call, Waits
 
 CUDA_QUEUE_DEPTH = 1021
 """Launches that a CUDA stream takes before the host blocks (met in public V100 traces)."""
@@ -54,7 +54,7 @@ def wait_class(graph: ExecutionGraph, waits: Waits) -> tuple[I64, list[str]]:
             name = graph.name_of(int(waits.src[row]))
             keys.append("to_device" if "HtoD" in name or "HostToDevice" in name else "to_host")
         else:
-            keys.append("device" if call == Call.WAIT_DEVICE else "stream")
+            keys.append("device" if call in (Call.WAIT_DEVICE, Call.FREE) else "stream")
     return rows, keys
 
 
@@ -126,7 +126,7 @@ def _returns(
             values[key] = middle
         elif here.any():
             absent.append(f"return_us[{key}]")
-    waiting = np.isin(waits.call, (Call.WAIT_DEVICE, Call.WAIT_STREAM, Call.WAIT_EVENT))
+    waiting = np.isin(waits.call, SYNCHRONIZE)
     waiting[call[truly]] = False
     return values, _middle(nodes.duration_us, waiting), tuple(absent)
 

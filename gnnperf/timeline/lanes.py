@@ -10,7 +10,7 @@ from gnnperf.graph.model import F64, I64, NONE, U8, Bool, ExecutionGraph
 from gnnperf.timeline.constants import DeviceConstants, wait_class
 from gnnperf.timeline.schedule import Link, Links
 from gnnperf.timeline.waves import find_held
-from gnnperf.traces.dependencies import WAITED_US, Call, Waits
+from gnnperf.traces.dependencies import BLOCKING, SYNCHRONIZE, WAITED_US, Call, Waits
 
 RULES = ("chain", "events", "host_waits", "queue_depth", "last_wave", "rendezvous")
 """The rules of a replay that can be left out, one at a time (docs/replay.md)."""
@@ -55,19 +55,10 @@ class RankLanes:
 def host_chain(graph: ExecutionGraph, waits: Waits) -> I64:
     """The runtime calls that matter for the device, in order of time over all threads."""
     nodes = graph.nodes
-    calls = np.flatnonzero(
-        np.isin(
-            waits.call,
-            (
-                Call.LAUNCH,
-                Call.BLOCKING_COPY,
-                Call.WAIT_DEVICE,
-                Call.WAIT_STREAM,
-                Call.WAIT_EVENT,
-            ),
-        )
+    calls = np.flatnonzero(np.isin(waits.call, (Call.LAUNCH, Call.BLOCKING_COPY, *BLOCKING)))
+    launching = np.unique(
+        nodes.lane[calls[np.isin(waits.call[calls], (Call.LAUNCH, Call.BLOCKING_COPY))]]
     )
-    launching = np.unique(nodes.lane[calls[np.isin(waits.call[calls], (1, 7))]])
     calls = calls[np.isin(nodes.lane[calls], launching)]
     return calls[np.argsort(nodes.start_us[calls], kind="stable")]
 
@@ -115,7 +106,7 @@ def own_cost(graph: ExecutionGraph, waits: Waits, chain: I64, known: DeviceConst
     done = nodes.start_us[waits.src[rows]] + nodes.duration_us[waits.src[rows]] - shift
     waited = np.isin(chain, waits.dst[rows][done > nodes.start_us[waits.dst[rows]]])
     copies = call == Call.BLOCKING_COPY
-    blocking = np.isin(call, (Call.WAIT_DEVICE, Call.WAIT_STREAM, Call.WAIT_EVENT))
+    blocking = np.isin(call, SYNCHRONIZE)
     cost[blocking] = np.minimum(cost[blocking], WAITED_US)
     cost[waited & ~copies] = np.minimum(cost[waited & ~copies], known.sync_us)
     cost[copies] = np.minimum(cost[copies], known.call_us)
@@ -201,15 +192,26 @@ def _host_gaps(graph: ExecutionGraph, chain: I64) -> F64:
 def _launches(
     graph: ExecutionGraph, waits: Waits, device: I64, place: I64, known: DeviceConstants
 ) -> Links:
+    """From the end of a call to its work; from its start where the work begins during the call.
+
+    The latter holds for blocking copies and for calls that launch many works (captured graphs).
+    """
     launch = graph.nodes.launch[device]
     linked = device[(launch >= 0) & (place[launch] >= 0)]
     launch = graph.nodes.launch[linked]
-    early = waits.call[launch] == Call.BLOCKING_COPY
-    after = Links.of(place[launch[~early]], place[linked[~early]], lag_us=known.launch_latency_us)
-    within = Links.of(
-        place[launch[early]], place[linked[early]], Link.START_START, known.copy_start_us
+    copy = waits.call[launch] == Call.BLOCKING_COPY
+    many = (np.bincount(launch, minlength=graph.num_nodes)[launch] > 1) & ~copy
+    begun = known.call_us + known.launch_latency_us
+    return Links.join(
+        [
+            Links.of(place[launch[rows]], place[linked[rows]], kind, lag)
+            for rows, kind, lag in (
+                (~copy & ~many, Link.END_START, known.launch_latency_us),
+                (copy, Link.START_START, known.copy_start_us),
+                (many, Link.START_START, begun),
+            )
+        ]
     )
-    return Links.join([after, within])
 
 
 def _waits(

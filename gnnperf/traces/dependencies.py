@@ -44,13 +44,18 @@ class Call(IntEnum):
     RECORD = 6
     """EventRecord"""
     BLOCKING_COPY = 7
+    FREE = 8
+    """freeing of memory: waits for the device, and takes time of its own"""
 
+
+SYNCHRONIZE = (Call.WAIT_DEVICE, Call.WAIT_STREAM, Call.WAIT_EVENT)
+"""Calls that do nothing but wait."""
+BLOCKING = (*SYNCHRONIZE, Call.FREE)
+"""Calls that wait for device work other than their own."""
 
 _PATTERNS: tuple[tuple[Call, re.Pattern[str]], ...] = (
-    (
-        Call.WAIT_DEVICE,
-        re.compile(r"(DeviceSynchronize|CtxSynchronize(_v2)?|cudaFree|cudaFreeHost|hipFree)$"),
-    ),
+    (Call.WAIT_DEVICE, re.compile(r"(DeviceSynchronize|CtxSynchronize(_v2)?)$")),
+    (Call.FREE, re.compile(r"(cudaFree|cudaFreeHost|hipFree|hipHostFree)$")),
     (Call.WAIT_STREAM, re.compile(r"StreamSynchronize(_ptsz)?$")),
     (Call.WAIT_EVENT, re.compile(r"EventSynchronize$")),
     (Call.HOLD_STREAM, re.compile(r"StreamWaitEvent(_ptsz)?$")),
@@ -174,8 +179,7 @@ def find_waits(graph: ExecutionGraph) -> Waits:
     rows: list[tuple[int, int, int, int]] = []
     for node in _in_time(graph, np.flatnonzero(call == Call.HOLD_STREAM)):
         rows += [(s, d, EdgeKind.EVENT_WAIT, b) for s, d, b in _held(graph, order, node)]
-    waiting = np.isin(call, (Call.WAIT_DEVICE, Call.WAIT_STREAM, Call.WAIT_EVENT))
-    for node in _in_time(graph, np.flatnonzero(waiting)):
+    for node in _in_time(graph, np.flatnonzero(np.isin(call, BLOCKING))):
         found = _waited_for(graph, order, node, Call(int(call[node])))
         rows += [(s, node, EdgeKind.HOST_SYNC, b) for s, b in found]
     device = graph.device_nodes
@@ -262,6 +266,8 @@ def _waited_for(
     agreeing = [(w, b) for w, b in last if w != NONE and order.end_of(w, b) <= until + TOLERANCE_US]
     if call == Call.WAIT_DEVICE:
         return agreeing
+    if call == Call.FREE:
+        return [p for p in agreeing if order.end_of(*p) > time]
     if until - time > WAITED_US:
         running = [p for p in agreeing if order.end_of(*p) > time]
         return [max(running, key=lambda p: order.end_of(*p))] if running else []
