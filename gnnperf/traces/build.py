@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnperf.graph import ExecutionGraph, GraphMeta, NodeKind, Nodes
+from gnnperf.graph import Edges, ExecutionGraph, GraphMeta, NodeKind, Nodes
 from gnnperf.graph.model import F64, I64, NONE
 from gnnperf.traces.collectives import graph_collectives
 from gnnperf.traces.csr import select_arguments
 from gnnperf.traces.dependencies import infer_edges
-from gnnperf.traces.edges import data_edges, join_edges, order_edges
+from gnnperf.traces.edges import data_edges, join_edges, no_edges, order_edges
 from gnnperf.traces.table import StepMarks, TraceTable, full, no_tensors
 
 COVERAGE = 0.5
@@ -71,7 +71,9 @@ class _StepTimes:
         ends = table.start_us + table.duration_us
         self.end = _extreme(np.maximum, ends, step, device, count)
         self.unlinked = np.bincount(
-            step[(table.kind >= NodeKind.KERNEL) & (table.launch < 0) & (step >= 0)],
+            step[
+                (table.kind >= NodeKind.KERNEL) & (table.launch < 0) & (table.op < 0) & (step >= 0)
+            ],
             minlength=count,
         )
 
@@ -82,6 +84,7 @@ class _StepTimes:
         begin = float(marks.start_us[i])
         if not np.isfinite(begin):
             begin = 0.0
+        length = float(marks.end_us[i]) - begin
         warnings = list(table.meta.warnings)
         if self.unlinked[i]:
             warnings.append(f"{self.unlinked[i]} kernels and copies without a launch in the trace")
@@ -91,7 +94,7 @@ class _StepTimes:
             step_name=marks.names[i],
             step_delimiter=marks.delimiter,
             step_start_us=table.origin_us + begin,
-            host_step_us=float(marks.end_us[i]) - begin,
+            host_step_us=length if table.timed and np.isfinite(length) else np.nan,
             device_period_us=float(self.first[i + 1] - self.first[i]) if following else np.nan,
             device_span_us=float(self.end[i] - self.begin[i]),
             warnings=tuple(warnings),
@@ -103,7 +106,7 @@ def _extreme(
 ) -> F64:
     """[count] least or greatest value of each step; NaN for a step without rows."""
     result = np.full(count, np.inf if function is np.minimum else -np.inf)
-    used = rows & (step >= 0)
+    used = rows & (step >= 0) & np.isfinite(values)
     function.at(result, step[used], values[used])
     result[~np.isfinite(result)] = np.nan
     return result
@@ -119,8 +122,8 @@ def _graph(
         kind=table.kind[rows],
         name=table.name[rows],
         lane=table.lane[rows],
-        start_us=table.start_us[rows] - zero,
-        duration_us=table.duration_us[rows],
+        start_us=table.start_us[rows] - zero if table.timed else np.full(len(rows), np.nan),
+        duration_us=table.duration_us[rows] if table.timed else np.full(len(rows), np.nan),
         parent=new[table.parent[rows]].astype(np.int32),
         op=new[table.op[rows]].astype(np.int32),
         launch=new[table.launch[rows]].astype(np.int32),
@@ -146,9 +149,22 @@ def _graph(
         inputs=inputs,
         outputs=outputs,
         output_ptr=output_ptr,
-        edges=join_edges(data_edges(arguments, inputs, output_ptr, outputs), order_edges(nodes)),
+        edges=_edges(table, new, nodes),
         lanes=table.lanes,
         collectives=graph_collectives(table, new),
         meta=meta,
     )
-    return replace(graph, edges=join_edges(graph.edges, infer_edges(graph)))
+    tensors = data_edges(arguments, inputs, output_ptr, outputs)
+    inferred = infer_edges(graph) if table.timed else no_edges()
+    return replace(graph, edges=join_edges(tensors, graph.edges, inferred))
+
+
+def _edges(table: TraceTable, new: I64, nodes: Nodes) -> Edges:
+    """Those that the trace states, else the order of lanes and the launches."""
+    if table.edges is None:
+        return order_edges(nodes)
+    src, dst = new[table.edges.src], new[table.edges.dst]
+    inside = (src >= 0) & (dst >= 0)
+    return Edges(
+        src[inside].astype(np.int32), dst[inside].astype(np.int32), table.edges.kind[inside]
+    )

@@ -45,7 +45,7 @@ def names() -> Names:
 
 def mark_collectives(table: TraceTable) -> None:
     """Give kernels that communicate their kind of node, and one row each of what is known."""
-    texts = list(table.strings)
+    texts = table.names
     patterns = names()
     kernel = table.kind == NodeKind.KERNEL
     used = np.unique(table.name[kernel])
@@ -82,16 +82,18 @@ def _rows(table: TraceTable, nodes: I64, said: Bool) -> CollectiveTable:
 
 def _kinds(table: TraceTable, nodes: I64, recorded: I32) -> I32:
     """Kind of each collective as index into strings, in the names that gnnperf uses."""
-    texts, patterns = list(table.strings), names()
+    patterns = names()
+    known = [patterns.kind(text) for text in table.names]
     result = []
     for node, text in zip(nodes.tolist(), recorded.tolist(), strict=True):
-        candidates = [texts[text]] if text >= 0 else []
-        candidates.append(_kernel_words(texts[table.name[node]]))
+        told = [known[text]] if text >= 0 else []
+        told.append(patterns.kind(_kernel_words(table.names[table.name[node]])))
         op = int(table.op[node])
-        while op >= 0 and len(candidates) < 8:
-            candidates.append(texts[table.name[op]])
+        while op >= 0:
+            told.append(known[table.name[op]])
             op = int(table.parent[op])
-        kind = next((k for c in candidates if (k := patterns.kind(c))), None)
+        certain = next((k for k in told if k and k != "send_recv"), None)
+        kind = certain or next((k for k in told if k), None)
         result.append(table.strings[kind] if kind else NONE)
     return np.array(result, np.int32)
 
@@ -132,7 +134,7 @@ def graph_collectives(table: TraceTable, new: I64) -> Collectives:
     """The rows of one graph; `new` maps events to its nodes (NONE: not in it)."""
     said = table.collectives
     rows = np.flatnonzero(new[said.event] >= 0)
-    texts = list(table.strings)
+    texts = table.names
     ranks = [
         [int(w) for w in re.findall(r"\d+", texts[r])] if r >= 0 else [] for r in said.ranks[rows]
     ]

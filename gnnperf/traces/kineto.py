@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from gnnperf.errors import InputError
 from gnnperf.graph import GraphMeta, LaneKind, Lanes, NodeKind, dtype_bytes, dtype_index
-from gnnperf.graph.model import F64, I32, I64, NONE
+from gnnperf.graph.model import F64, I32, NONE
 from gnnperf.traces.columns import Collector, product
 from gnnperf.traces.decode import Decoded, Header, pieces
 from gnnperf.traces.marks import find_marks, is_step_mark
@@ -70,7 +70,7 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
         correlation=np.concatenate(
             [full(h), runtime.get("correlation"), device.get("correlation")]
         ),
-        external_id=_placed(n, slice(0, h), _op_ids(collector)),
+        external_id=_placed(n, slice(0, h), host.get("external_id")),
         signature=_placed(n, slice(0, h), host.get("signature")).astype(np.int32),
         bytes=np.concatenate([full(h), runtime.get("bytes"), device.get("bytes")]),
         grid_blocks=_placed(n, device_only, grids[device.get("grid")]),
@@ -89,6 +89,7 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
         module_start_us=module.get("start_us", np.float64),
         module_duration_us=module.get("duration_us", np.float64),
         meta=meta,
+        record_function=_placed(n, slice(0, h), host.get("record_function")),
         counts={k: v for k, v in collector.left_out.items() if v},
     )
     _fill_from_sync(table, collector)
@@ -105,11 +106,6 @@ def _placed(n: int, rows: slice, values: NDArray[Any]) -> NDArray[np.int64]:
     column = full(n)
     column[rows] = values
     return column
-
-
-def _op_ids(collector: Collector) -> I64:
-    """Ids that ascend in the order in which ops started."""
-    return np.asarray(collector.rows["host"].get("external_id"), np.int64)
 
 
 def _lanes(collector: Collector) -> Lanes:

@@ -21,6 +21,7 @@ _LAST = np.int64(1) << 62
 
 def link(table: TraceTable) -> None:
     """Fill parent, op, launch, scope and phase of every event, and mark collectives."""
+    given = table.op
     if not len(table.parent):
         table.parent = _parents(table).astype(np.int32)
     host_op = table.kind == NodeKind.HOST_OP
@@ -30,6 +31,8 @@ def link(table: TraceTable) -> None:
     op = np.where(runtime, issuer[:-1], NONE)
     device = table.kind >= NodeKind.KERNEL
     table.op = np.where(device, np.append(op, NONE)[table.launch], op).astype(np.int32)
+    if len(given):
+        table.op = np.where(table.op == NONE, given, table.op).astype(np.int32)
     mark_collectives(table)
     _phases(table)
     _scopes(table)
@@ -75,7 +78,7 @@ def _launches(table: TraceTable) -> I64:
 
 def _phases(table: TraceTable) -> None:
     """Phase of the nearest enclosing op that tells one; the rest by what its thread does."""
-    texts = list(table.strings)
+    texts = table.names
     told = np.zeros(len(texts), np.uint8)
     loader = np.zeros(len(texts), np.bool_)
     for index in np.unique(table.name[table.kind == NodeKind.HOST_OP]).tolist():
@@ -94,9 +97,9 @@ def _phases(table: TraceTable) -> None:
     silent = host & (nearest == NONE)
     phase[silent] = _by_thread(table, phase, host)[table.lane[silent]]
     device = table.kind >= NodeKind.KERNEL
-    table.phase = np.where(device, np.append(phase, Phase.UNKNOWN)[table.launch], phase).astype(
-        np.uint8
-    )
+    issuer = np.where(table.launch >= 0, table.launch, table.op)
+    from_issuer = np.append(phase, Phase.UNKNOWN)[issuer]
+    table.phase = np.where(device, from_issuer, phase).astype(np.uint8)
 
 
 def _by_thread(table: TraceTable, phase: I64, host: Bool) -> I64:
@@ -132,21 +135,14 @@ def _scopes(table: TraceTable) -> None:
 
 def _paths(table: TraceTable, above: I64, depth: I64) -> I32:
     """[m] `Model_0.Linear_1` of every module call, as index into strings."""
-    texts = list(table.strings)
     paths = full(len(above), np.int32)
     known: dict[tuple[int, int], int] = {}
     for row in np.argsort(depth, kind="stable").tolist():
         outer = int(paths[above[row]]) if above[row] >= 0 else NONE
         key = (outer, int(table.module_name[row]))
         if key not in known:
-            own = texts[key[1]].removeprefix("nn.Module: ")
-            path = own if outer == NONE else f"{_text(table, outer)}.{own}"
+            own = table.names[key[1]].removeprefix("nn.Module: ")
+            path = own if outer == NONE else f"{table.names[outer]}.{own}"
             known[key] = table.strings[path]
         paths[row] = known[key]
     return paths.astype(np.int32)
-
-
-def _text(table: TraceTable, index: int) -> str:
-    if len(table.texts) != len(table.strings):
-        table.texts = list(table.strings)
-    return table.texts[index]

@@ -23,7 +23,7 @@ def is_step_mark(name: str) -> bool:
 def find_marks(table: TraceTable) -> list[StepMarks]:
     """Candidates to delimit steps, best first; the last is always the whole trace."""
     host = np.flatnonzero((table.kind == NodeKind.HOST_OP) & np.isfinite(table.start_us))
-    names = list(table.strings)
+    names = table.names
     used = np.unique(table.name[host])
     found: list[StepMarks] = []
     steps = _rows(table, host, [i for i in used if is_step_mark(names[i])])

@@ -7,11 +7,10 @@ from typing import Protocol
 import numpy as np
 
 from gnnperf.errors import InputError
-from gnnperf.graph import ExecutionGraph, Job
+from gnnperf.graph import ExecutionGraph, Job, load_job
 from gnnperf.registry import Registry
-from gnnperf.traces import kineto
-from gnnperf.traces.build import build_graphs
-from gnnperf.traces.link import link
+from gnnperf.traces import chakra, execution_trace, kineto
+from gnnperf.traces.assemble import assemble
 from gnnperf.traces.rendezvous import match_collectives
 from gnnperf.traces.source import Source, open_sources
 from gnnperf.traces.table import TraceTable
@@ -31,6 +30,8 @@ class Reader(Protocol):
 
 READERS: Registry[Reader] = Registry("trace format")
 READERS.register("kineto")(kineto)
+READERS.register("pytorch-et")(execution_trace)
+READERS.register("chakra")(chakra)
 
 
 def read_source(source: Source) -> TraceTable:
@@ -56,13 +57,24 @@ def read_job(paths: Sequence[str | Path] | str | Path) -> Job:
         InputError: A file cannot be read; says which and why.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    graphs: list[ExecutionGraph] = []
+    tables: list[TraceTable] = []
     for source in open_sources(given):
-        table = read_source(source)
-        link(table)
-        graphs += build_graphs(table)
-    graphs.sort(key=lambda g: (g.meta.rank, g.meta.step))
+        if is_graph_file(source):
+            return _saved(source, given)
+        tables.append(read_source(source))
+    graphs = assemble(tables).graphs()
     return Job(tuple(graphs), match_collectives(graphs))
+
+
+def is_graph_file(source: Source) -> bool:
+    """Whether a file is one that `save_job` wrote (a zip of arrays)."""
+    return source.data[:4] == b"PK\x03\x04"
+
+
+def _saved(source: Source, given: list[str | Path]) -> Job:
+    if len(given) > 1 or not Path(source.name).is_file():
+        raise InputError("a graph file holds a whole job", path=source.name, remedy="give it alone")
+    return load_job(source.name)
 
 
 def read_trace(path: str | Path, step: int | None = None) -> ExecutionGraph:

@@ -72,6 +72,8 @@ class SignatureBuilder:
         )
 
 
+_STORAGE_ENTRY = 2
+"""A tensor of an execution trace names at least its own and its storage's id."""
 _SCALARS = frozenset(
     {"", "Scalar", "ScalarList", "None", "Device", "Stream", "Generator", "String"}
 )
@@ -115,3 +117,53 @@ def _list(raw: bytes) -> list[Any]:
         return []
     found = msgspec.json.decode(raw)
     return found if isinstance(found, list) else []
+
+
+def execution_trace_row(
+    builder: SignatureBuilder,
+    values: Sequence[Any],
+    shapes: Sequence[Any],
+    types: Sequence[Any],
+    strides: Sequence[Any] = (),
+) -> None:
+    """Add the arguments of one node of an execution trace; the caller ends the row.
+
+    A tensor is `[tensor id, storage id, offset, elements of storage, bytes each, device]`.
+    """
+    for index, kind in enumerate(map(str, types)):
+        value = values[index] if index < len(values) else None
+        shape = shapes[index] if index < len(shapes) else []
+        stride = strides[index] if index < len(strides) else None
+        if "Tensor(" not in kind:
+            builder.argument(kind, _plain(value))
+            continue
+        builder.argument(kind if kind.startswith("Tensor(") else "TensorList", None)
+        if kind.startswith("Tensor("):
+            _identified(builder, kind, value, shape, stride)
+            continue
+        inner = kind[kind.index("[") + 1 : -1].split(",")
+        for place, one in enumerate(value if isinstance(value, list) else []):
+            _identified(
+                builder,
+                inner[place] if place < len(inner) else "",
+                one,
+                shape[place] if isinstance(shape, list) and place < len(shape) else [],
+                stride[place] if isinstance(stride, list) and place < len(stride) else None,
+            )
+
+
+def _identified(
+    builder: SignatureBuilder, kind: str, value: object, shape: object, stride: object
+) -> None:
+    """Add one tensor of an execution trace, unless it is undefined."""
+    if "nullptr" in kind or not isinstance(value, list) or len(value) < _STORAGE_ENTRY:
+        return
+    ids = [v if type(v) is int else NONE for v in value[:2]]
+    dims = shape if isinstance(shape, list) else []
+    builder.tensor(dtype_index(kind), dims, stride if isinstance(stride, list) else None, ids)
+
+
+def _plain(value: object) -> str | None:
+    if value is None or value == "<None>":
+        return None
+    return str(value)

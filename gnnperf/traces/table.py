@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnperf.graph import GraphMeta, Lanes, Tensors
+from gnnperf.graph import Edges, GraphMeta, Lanes, Tensors
 from gnnperf.graph.model import F64, I32, I64, NONE, U8, Arguments
 
 
@@ -120,6 +121,12 @@ class TraceTable:
     phase: U8 = field(default_factory=lambda: np.zeros(0, np.uint8))
     output_signature: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """[n] row of `signatures` with the op's outputs; empty where no event has outputs"""
+    edges: Edges | None = None
+    """dependencies between events that the trace states; then no order of lanes is assumed"""
+    timed: bool = True
+    """whether the times are times; else they are only the order of the events"""
+    record_function: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """[n] record-function id of a host op; empty where none is recorded"""
     counts: dict[str, int] = field(default_factory=dict)
     """what the reader counted: events left out by category, repairs"""
     texts: list[str] = field(default_factory=list)
@@ -127,6 +134,13 @@ class TraceTable:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    @property
+    def names(self) -> list[str]:
+        """The strings in order."""
+        if len(self.texts) != len(self.strings):
+            self.texts = list(self.strings)
+        return self.texts
 
     def keep(self, mask: NDArray[np.bool_]) -> "TraceTable":
         """The table without some events (only before it is linked)."""
@@ -150,8 +164,41 @@ class TraceTable:
 
 
 _OTHER_COLUMNS = frozenset(
-    ("module_lane", "module_name", "module_start_us", "module_duration_us", "op", "launch", "scope")
+    ("module_lane", "module_name", "module_start_us", "module_duration_us", "launch", "scope")
 )
+
+
+def empty_table(n: int, strings: Interner, lanes: Lanes, meta: GraphMeta) -> TraceTable:
+    """A table of n host ops of which nothing is known yet."""
+    i32, f64 = np.zeros(0, np.int32), np.zeros(0, np.float64)
+    unknown: dict[str, Any] = {
+        name: full(n)
+        for name in ("correlation", "external_id", "bytes", "grid_blocks", "event", "stream")
+    }
+    small: dict[str, Any] = {
+        name: full(n).astype(np.int32)
+        for name in ("signature", "block_threads", "registers", "shared_memory", "op", "parent")
+    }
+    return TraceTable(
+        strings=strings,
+        kind=np.zeros(n, np.uint8),
+        name=np.zeros(n, np.int32),
+        lane=np.zeros(n, np.int32),
+        start_us=np.full(n, np.nan),
+        duration_us=np.full(n, np.nan),
+        backward=np.zeros(n, np.bool_),
+        lanes=lanes,
+        signatures=Signatures.none(),
+        collectives=CollectiveTable.none(),
+        marks=[],
+        module_lane=i32,
+        module_name=i32,
+        module_start_us=f64,
+        module_duration_us=f64,
+        meta=meta,
+        **unknown,
+        **small,
+    )
 
 
 def full(n: int, dtype: type = np.int64) -> NDArray[np.int64]:
