@@ -36,6 +36,7 @@ from gnnperf.ops.base import (
 )
 from gnnperf.ops.describe import Description, describe
 from gnnperf.ops.leaf import leaf_ops
+from gnnperf.ops.lower import lower
 
 _IN_ORDER = (
     gemm,
@@ -76,4 +77,5 @@ __all__ = [
     "family_index",
     "family_names",
     "leaf_ops",
+    "lower",
 ]

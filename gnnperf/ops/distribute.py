@@ -208,8 +208,8 @@ def _from_grid(kernel: Kernel, work: Work, assumed: list[str]) -> Work:
     Products, convolutions and attention hide their inner size: they stay without dims.
     """
     by_name = family_of_kernel(kernel.name)
-    main = work.family != "other" and by_name in _MAIN.get(work.family, {by_name})
-    family = work.family if main else by_name
+    main = by_name == "other" or by_name in _MAIN.get(work.family, {by_name})
+    family = work.family if main and work.family != "other" else by_name
     dtype = dtype_of_kernel(kernel.name)
     if kernel.blocks <= 0 or kernel.threads <= 0 or family not in _GRID_DIMS:
         return Work(family, (), dtype, known=False)

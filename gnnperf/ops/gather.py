@@ -105,6 +105,19 @@ def _select(call: Call) -> Work:
     return Work("gather", tuple(map(float, dims)), compute_dtype([x]))
 
 
+def _permuted(values_at: int) -> Parser:
+    """Variable-length rows or columns of one tensor put in another order."""
+
+    def parse(call: Call) -> Work:
+        x = call.tensor(values_at)
+        others = sum(t.nbytes for t in call.tensors if t is not x)
+        row = x.shape[-1] if len(x.shape) > 1 else 1
+        dims = (x.numel, x.nbytes + others, x.nbytes, x.numel / max(row, 1), row, 0)
+        return Work("gather", tuple(map(float, dims)), compute_dtype([x]))
+
+    return parse
+
+
 def _nll_loss(call: Call) -> Work:
     """One element of each row, at the place the target names."""
     x, target = call.tensor(0), call.tensor(1)
@@ -133,6 +146,10 @@ PARSERS: dict[str, Parser] = {
     "stack": _cat,
     "masked_select": _select,
     "nonzero": _select,
+    "permute_2D_sparse_data": _permuted(2),
+    "permute_1D_sparse_data": _permuted(2),
+    "permute_pooled_embs": _permuted(0),
+    "permute_pooled_embs_auto_grad": _permuted(0),
     "nll_loss_forward": _nll_loss,
     "nll_loss2d_forward": _nll_loss,
 }

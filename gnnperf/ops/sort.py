@@ -59,7 +59,17 @@ PARSERS: dict[str, Parser] = {
     "cumprod": _parser(1),
     "multinomial": _parser(9),
     **dict.fromkeys(
-        ("_unique2", "unique_consecutive", "unique_dim", "histc", "bincount", "searchsorted"),
+        (
+            "_unique2",
+            "unique_consecutive",
+            "unique_dim",
+            "histc",
+            "bincount",
+            "searchsorted",
+            "asynchronous_complete_cumsum",
+            "asynchronous_exclusive_cumsum",
+            "asynchronous_inclusive_cumsum",
+        ),
         _whole,
     ),
 }
