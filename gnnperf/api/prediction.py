@@ -53,8 +53,22 @@ class PathItem:
     rank: int
     start_us: float
     duration_us: float
+    """time that the path spends in the node"""
+    before_us: float
+    """time that passes before it starts: launch latency, gap, the host's own work"""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the step would lose at most if every call of one name took no time."""
+
+    name: str
+    count: int
+    """nodes of that name on the critical path"""
+    path_us: float
+    """time of the critical path spent in them"""
     saving_us: float
-    """what the step would lose at most if this node took no time"""
+    """step as predicted less the step solved again with all of them free"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,8 @@ class Prediction:
     by_family: tuple[FamilyTotal, ...]
     kernels: tuple[KernelEstimate, ...]
     critical_path: tuple[PathItem, ...]
+    savings: tuple[Saving, ...]
+    """by name, the most first"""
     warnings: tuple[str, ...]
     unknown_ops: dict[str, int]
     """ops that no family knows or whose sizes are missing, with their count"""

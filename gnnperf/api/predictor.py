@@ -1,0 +1,295 @@
+"""Predict the step of a job: the graph, the hardware, the engine, the timeline."""
+
+import platform as machine
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnperf.api.engines import AnalyticEngine, Engine, MeasuredEngine, NetworkEngine
+from gnnperf.api.evidence import fill_unknown
+from gnnperf.api.prediction import Estimate, Prediction
+from gnnperf.api.step import (
+    RankTimes,
+    family_totals,
+    interval,
+    kernel_estimates,
+    path_items,
+    savings,
+    solve,
+)
+from gnnperf.errors import InputError
+from gnnperf.graph import ExecutionGraph, Job, Rendezvous
+from gnnperf.hardware import Hardware, find_hardware, get_hardware
+from gnnperf.ops import OpBatch, describe
+from gnnperf.ops.lower import lower
+from gnnperf.timeline.breakdown import breakdown
+from gnnperf.timeline.replay import Result, StepSchedule, schedule_of
+from gnnperf.traces import step_time_us
+
+if TYPE_CHECKING:
+    from gnnperf.nn.predict import KernelModel, OpPrediction
+
+ENGINES = ("gnn", "analytic", "measured")
+HOST_BOUND, DEVICE_BOUND = 0.9, 0.1
+"""Share of the step that stays with all device work at no time, from which a step is called
+host-bound, and share of the step without device work up to which it is called device-bound."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a prediction is made."""
+
+    kernel_scale: float = 1.0
+    """all device work takes this many times as long"""
+    details: bool = True
+    """also the kernels, the critical path and the interval of the step"""
+
+
+class Predictor:
+    """Predicts kernels and steps with one engine."""
+
+    def __init__(self, engine: Engine, model: "KernelModel | None" = None) -> None:
+        self.engine, self.model = engine, model
+
+    @classmethod
+    def load(
+        cls, checkpoint: str | Path | None = None, calibration: str | Path | None = None
+    ) -> "Predictor":
+        """The network of a checkpoint (None: the one that gnnperf ships).
+
+        Raises:
+            InputError: No checkpoint of gnnperf, or a newer format.
+        """
+        from gnnperf.nn.predict import KernelModel  # torch is not needed before
+
+        model = KernelModel.load(default_checkpoint() if checkpoint is None else checkpoint)
+        if calibration is not None:
+            model = model.calibrated(calibration)
+        return cls(NetworkEngine(model), model)
+
+    @classmethod
+    def of_engine(cls, name: str, checkpoint: str | Path | None = None) -> "Predictor":
+        """The engine of that name: gnn, analytic or measured."""
+        if name == "analytic":
+            return cls(AnalyticEngine())
+        if name == "measured":
+            return cls(MeasuredEngine())
+        return cls.load(checkpoint)
+
+    def predict_ops(self, batch: OpBatch, hardware: Hardware, **how: Any) -> "OpPrediction":  # noqa: ANN401
+        """Predict rows of device work; see `gnnperf.nn.predict.KernelModel.predict`."""
+        if self.model is None:
+            raise InputError(f"the {self.engine.name} engine has no network", remedy="use gnn")
+        return self.model.predict(batch, hardware, **how)
+
+    def predict(
+        self,
+        graph: ExecutionGraph | Job,
+        hardware: str | Hardware | None = None,
+        options: Options | None = None,
+        measured: tuple[float, str] | None = None,
+    ) -> Prediction:
+        """Predict one step; see `predict_with_timeline`."""
+        return self.predict_with_timeline(graph, hardware, options, measured)[0]
+
+    def predict_with_timeline(
+        self,
+        graph: ExecutionGraph | Job,
+        hardware: str | Hardware | None = None,
+        options: Options | None = None,
+        measured: tuple[float, str] | None = None,
+    ) -> tuple[Prediction, Result]:
+        """Predict one step, and give the timeline behind it.
+
+        Args:
+            graph: A graph, or a job of one step (a graph per rank).
+            hardware: Device to predict for; default: the one that ran the trace.
+            options: Scale of device work, and how much is computed.
+            measured: A measured step time in us and how it was measured, to be shown beside the
+                prediction instead of the trace's own.
+
+        Raises:
+            InputError: Unknown hardware, or a graph that cannot be put on it.
+        """
+        options = options or Options()
+        job = graph if isinstance(graph, Job) else Job((graph,), Rendezvous.none())
+        own = _own_hardware(job)
+        target = _target(own, hardware)
+        moved = own is None or target.name != own.name
+        if moved and self.engine.name == "measured":
+            raise InputError(
+                f"the measured engine replays on the trace's own device, not on {target.name}",
+                remedy="use the engine gnn or analytic",
+            )
+        job, notes = _placed(job, target)
+        ranks, more = self._rank_times(job, target, own, moved)
+        step = schedule_of(job)
+        result = solve(step, ranks, [r.time_us for r in ranks], options.kernel_scale)
+        solved = _Solved(job, target, moved, ranks, step, result)
+        return self._prediction(solved, options, measured, [*notes, *more]), result
+
+    def _rank_times(
+        self, job: Job, target: Hardware, own: Hardware | None, moved: bool
+    ) -> tuple[list[RankTimes], list[str]]:
+        ranks, warnings = [], Counter[str]()
+        for graph in job.graphs:
+            described = describe(graph)
+            times = self.engine.times(graph, described, target)
+            measured = graph.nodes.duration_us[described.node]
+            if self.engine.name != "measured":
+                times = fill_unknown(times, described, measured, own, target)
+            for line in times.warnings:
+                warnings[line] += 1
+            for what, count in described.assumed.items():
+                warnings[f"assumed: {what} ({count} ops)"] += 1
+            shown = np.full(len(measured), np.nan) if moved else measured
+            ranks.append(RankTimes(described, times.time_us, times.low_us, times.high_us, shown))
+        return ranks, [w if n == 1 else f"{w} [on {n} ranks]" for w, n in warnings.items()]
+
+    def _prediction(
+        self,
+        solved: "_Solved",
+        options: Options,
+        measured: tuple[float, str] | None,
+        notes: list[str],
+    ) -> Prediction:
+        job, result = solved.job, solved.result
+        if solved.moved:
+            measured = None
+        elif measured is None:
+            measured = measured_step(job)
+        predicted, scale = result.iteration_us, options.kernel_scale
+        low, high = predicted, predicted
+        if options.details:
+            low, high = interval(solved.step, solved.ranks, scale, predicted)
+        unknown: Counter[str] = Counter()
+        for rank in solved.ranks:
+            unknown.update(rank.described.unknown)
+        parts = breakdown(result)
+        path = path_items(result) if options.details else ()
+        warnings = [w for g in job.graphs for w in g.meta.warnings]
+        warnings += [f"timeline: {a}, since the trace does not show it" for a in result.assumed]
+        warnings += notes
+        return Prediction(
+            iteration_time_us=Estimate(
+                predicted, low, high, 0.9, None if measured is None else measured[0]
+            ),
+            breakdown_us=parts,
+            by_family=family_totals(solved.ranks),
+            kernels=kernel_estimates(job, solved.ranks) if options.details else (),
+            critical_path=path,
+            savings=savings(result, path),
+            warnings=tuple(dict.fromkeys(warnings)),
+            unknown_ops=dict(sorted(unknown.items())),
+            provenance=self._provenance(solved, measured, parts),
+        )
+
+    def _provenance(
+        self, solved: "_Solved", measured: tuple[float, str] | None, parts: dict[str, float]
+    ) -> dict[str, Any]:
+        metas = [g.meta for g in solved.job.graphs]
+        checkpoint = None if self.model is None else self.model.identity
+        return {
+            "source": ", ".join(dict.fromkeys(Path(m.source).name for m in metas)),
+            "trace_sha256": list(dict.fromkeys(m.sha256 for m in metas)),
+            "ranks": [m.rank for m in metas],
+            "step_name": metas[0].step_name or "the whole trace",
+            "engine": self.engine.name,
+            "checkpoint": checkpoint,
+            "hardware": solved.hardware.name,
+            "moved": solved.moved,
+            "how": solved.result.how,
+            "bound": bound_of(solved, parts),
+            "measured_how": None if measured is None else measured[1],
+            "versions": {
+                "gnnperf": version("gnnperf"),
+                "python": machine.python_version(),
+                "numpy": np.__version__,
+            },
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    job: Job
+    hardware: Hardware
+    moved: bool
+    ranks: Sequence[RankTimes]
+    step: StepSchedule
+    result: Result
+
+
+def default_checkpoint() -> Path:
+    """The checkpoint that gnnperf ships: beside the package, or below the working directory.
+
+    Raises:
+        InputError: There is none.
+    """
+    for root in (Path(__file__).parents[2], Path.cwd()):
+        path = root / "checkpoints" / "default"
+        if path.is_dir():
+            return path
+    raise InputError(
+        "no default checkpoint beside the package or in ./checkpoints/default",
+        remedy="give --checkpoint, or use --engine analytic",
+    )
+
+
+def measured_step(job: Job) -> tuple[float, str] | None:
+    """The step time that a job's own trace holds, the median over its ranks, and what it is."""
+    times = [step_time_us(g) for g in job.graphs]
+    known = [t for t in times if np.isfinite(t)]
+    if not known:
+        return None
+    return float(np.median(known)), "in the trace, under the profiler"
+
+
+def bound_of(solved: _Solved, parts: dict[str, float]) -> str:
+    """In words: does the host or the device set the time of the step?"""
+    if solved.hardware.kind == "cpu":
+        return "runs on the host"
+    whole = solved.result.iteration_us or 1.0
+    free = solve(solved.step, solved.ranks, [r.time_us for r in solved.ranks], 0.0)
+    idle = parts["host_bound_idle"] / whole
+    if free.iteration_us >= HOST_BOUND * whole:
+        return f"host-bound (with free device work it would take {free.iteration_us / whole:.0%})"
+    if idle <= DEVICE_BOUND:
+        return f"device-bound (the device idles {idle:.0%} of the step)"
+    return f"bound by both (the device idles {idle:.0%} of the step)"
+
+
+def _own_hardware(job: Job) -> Hardware | None:
+    meta = job.graphs[0].meta
+    if meta.device:
+        return find_hardware(meta.device)
+    return get_hardware("cpu") if meta.device_type == "cpu" else None
+
+
+def _target(own: Hardware | None, hardware: str | Hardware | None) -> Hardware:
+    if isinstance(hardware, Hardware):
+        return hardware
+    if hardware is not None:
+        return get_hardware(hardware)
+    if own is None:
+        raise InputError(
+            "the trace names no device that gnnperf knows",
+            remedy="give --hardware (`gnnperf hardware list` shows the names)",
+        )
+    return own
+
+
+def _placed(job: Job, target: Hardware) -> tuple[Job, list[str]]:
+    """The job with its leaf ops as device work where it was recorded on a CPU and goes to a GPU."""
+    on_device = all(len(g.device_nodes) for g in job.graphs)
+    if target.kind == "cpu" and on_device:
+        raise InputError(f"a trace of a GPU cannot be put on {target.name}", remedy="choose a GPU")
+    if on_device or target.kind == "cpu":
+        return job, []
+    lowered = tuple(g if len(g.device_nodes) else lower(g) for g in job.graphs)
+    note = "recorded without a GPU: its leaf ops with shapes became device work"
+    return replace(job, graphs=lowered), [note]

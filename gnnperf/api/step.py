@@ -1,0 +1,185 @@
+"""From times of device work to a predicted step: the timeline, its interval, its parts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnperf.api.prediction import FamilyTotal, KernelEstimate, PathItem, Saving
+from gnnperf.graph import ExecutionGraph, Job
+from gnnperf.ops import Description, family_names
+from gnnperf.timeline.breakdown import critical_path
+from gnnperf.timeline.replay import Result, StepSchedule, run, solve_step
+
+F64 = NDArray[np.float64]
+
+TIMELINE_SPREAD = 0.03
+"""Half width of the interval that stays when every device time is right: what replay misses."""
+MAX_FAMILIES = 5
+"""Families that get a shift of their own in the interval of a step; the others share one."""
+SAVINGS = 10
+"""Names of the critical path whose saving is computed (the step is solved again for each)."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankTimes:
+    """The predicted times of one rank's described nodes."""
+
+    described: Description
+    time_us: F64
+    low_us: F64
+    high_us: F64
+    measured_us: F64
+    """[rows] NaN where not measured, or not on this hardware"""
+
+
+def on_nodes(graph: ExecutionGraph, described: Description, rows: F64) -> F64:
+    """[nodes] the rows' values at their nodes, NaN elsewhere."""
+    values = np.full(graph.num_nodes, np.nan)
+    values[described.node] = rows
+    return values
+
+
+def solve(
+    step: StepSchedule, ranks: Sequence[RankTimes], rows: Sequence[F64], scale: float
+) -> Result:
+    """Run the timeline with the given [rows] times of every rank."""
+    graphs = step.job.graphs
+    device = [
+        on_nodes(g, r.described, values) for g, r, values in zip(graphs, ranks, rows, strict=True)
+    ]
+    return run(step, device, kernel_scale=scale)
+
+
+def interval(
+    step: StepSchedule, ranks: Sequence[RankTimes], scale: float, predicted_us: float
+) -> tuple[float, float]:
+    """Low and high of the step's time.
+
+    Errors within a family are taken as one (all its work is low, or all is high, together),
+    errors of different families and of the timeline itself as independent.
+    """
+    below = [TIMELINE_SPREAD * predicted_us]
+    above = [TIMELINE_SPREAD * predicted_us]
+    for group in _family_groups(ranks):
+        chosen = [np.isin(r.described.batch.family, group) for r in ranks]
+        ends = []
+        for name in ("low_us", "high_us"):
+            rows = [
+                np.where(mine, getattr(r, name), r.time_us)
+                for r, mine in zip(ranks, chosen, strict=True)
+            ]
+            ends.append(solve(step, ranks, rows, scale).iteration_us)
+        below.append(max(predicted_us - ends[0], 0.0))
+        above.append(max(ends[1] - predicted_us, 0.0))
+    low = predicted_us - float(np.sqrt(np.sum(np.square(below))))
+    high = predicted_us + float(np.sqrt(np.sum(np.square(above))))
+    return max(low, 0.0), high
+
+
+def _family_groups(ranks: Sequence[RankTimes]) -> list[list[int]]:
+    totals = np.zeros(len(family_names()))
+    for rank in ranks:
+        spread = np.nan_to_num(rank.high_us - rank.low_us)
+        np.add.at(totals, rank.described.batch.family, spread)
+    order = [int(f) for f in np.argsort(-totals) if totals[f] > 0]
+    alone, rest = order[:MAX_FAMILIES], order[MAX_FAMILIES:]
+    return [[f] for f in alone] + ([rest] if rest else [])
+
+
+def kernel_estimates(job: Job, ranks: Sequence[RankTimes]) -> tuple[KernelEstimate, ...]:
+    """One estimate per described node, rank by rank, in order of the graph."""
+    names = family_names()
+    found = []
+    for graph, rank in zip(job.graphs, ranks, strict=True):
+        label = [graph.strings[int(i)] for i in graph.lanes.label]
+        prefix = f"rank {graph.meta.rank} " if len(job.graphs) > 1 else ""
+        streams = [prefix + text for text in label]
+        node = rank.described.node
+        columns = (
+            graph.nodes.name[node].tolist(),
+            rank.described.batch.family.tolist(),
+            graph.nodes.lane[node].tolist(),
+            rank.time_us.tolist(),
+            rank.low_us.tolist(),
+            rank.high_us.tolist(),
+            [None if v != v else v for v in rank.measured_us.tolist()],
+        )
+        for name, family, lane, us, low, high, measured in zip(*columns, strict=True):
+            text = graph.strings[name]
+            found.append(
+                KernelEstimate(text, names[family], streams[lane], us, low, high, measured)
+            )
+    return tuple(found)
+
+
+def family_totals(ranks: Sequence[RankTimes]) -> tuple[FamilyTotal, ...]:
+    """Totals by family over all ranks, the heaviest first."""
+    names = family_names()
+    family = np.concatenate([r.described.batch.family for r in ranks])
+    us = np.concatenate([r.time_us for r in ranks])
+    measured = np.concatenate([r.measured_us for r in ranks])
+    count = np.bincount(family, minlength=len(names))
+    total = np.bincount(family, us, len(names))
+    known = np.bincount(family, measured, len(names))
+    whole = total.sum() or 1.0
+    return tuple(
+        FamilyTotal(
+            names[f],
+            int(count[f]),
+            float(total[f]),
+            None if np.isnan(known[f]) else float(known[f]),
+            float(total[f] / whole),
+        )
+        for f in np.argsort(-total).tolist()
+        if count[f]
+    )
+
+
+def path_items(result: Result) -> tuple[PathItem, ...]:
+    """The critical path, node by node, the earliest first."""
+    path = critical_path(result)
+    graphs = result.step.job.graphs
+    origin = float(path.start_us[0]) if len(path.start_us) else 0.0
+    items = []
+    for row, node in enumerate(path.node.tolist()):
+        graph = graphs[int(path.graph[row])]
+        items.append(
+            PathItem(
+                graph.name_of(node),
+                graph.strings[int(graph.lanes.label[graph.nodes.lane[node]])],
+                graph.meta.rank,
+                float(path.start_us[row]) - origin,
+                float(path.own_us[row]),
+                float(path.before_us[row]),
+            )
+        )
+    return tuple(items)
+
+
+def savings(result: Result, items: Sequence[PathItem]) -> tuple[Saving, ...]:
+    """For the names that hold most of the critical path: the step with all their calls free."""
+    count = Counter(item.name for item in items)
+    total = dict.fromkeys(count, 0.0)
+    for item in items:
+        total[item.name] += item.duration_us
+    found = []
+    for name, us in sorted(total.items(), key=lambda pair: -pair[1])[:SAVINGS]:
+        free = freed(result, name).iteration_us
+        found.append(Saving(name, count[name], us, max(result.iteration_us - free, 0.0)))
+    return tuple(sorted(found, key=lambda s: -s.saving_us))
+
+
+def freed(result: Result, name: str) -> Result:
+    """The step solved again with every node of a name (on all ranks) at no time."""
+    step = result.step
+    free = np.zeros(step.schedule.num_nodes, np.bool_)
+    for g, graph in enumerate(step.job.graphs):
+        if name in graph.strings:
+            named = graph.nodes.name == graph.strings.index(name)
+            own = step.graph == g
+            free[own] = named[step.node[own]]
+    duration = np.where(free & step.is_work, 0.0, result.schedule.duration_us)
+    return solve_step(step, duration, result.schedule.gap_us, len(result.times))

@@ -1,0 +1,77 @@
+"""What `infer` and `simulate` share: options, reading, printing, writing."""
+
+import argparse
+import math
+from pathlib import Path
+
+from gnnperf.errors import InputError
+
+
+def add_step_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of every verb that predicts a step."""
+    parser.add_argument(
+        "trace",
+        nargs="+",
+        type=Path,
+        metavar="TRACE",
+        help="trace files of any format that gnnperf reads, folders of ranks, archives, graphs",
+    )
+    parser.add_argument(
+        "--hardware",
+        metavar="NAME|FILE",
+        help="GPU to predict for (`gnnperf hardware list`), or a YAML file; default: the trace's",
+    )
+    parser.add_argument(
+        "--step", type=int, metavar="K", help="step of the trace (default: the median steady one)"
+    )
+    parser.add_argument(
+        "--kernel-scale",
+        type=_scale,
+        default=1.0,
+        metavar="X",
+        help="all device work takes X times as long (0: for free)",
+    )
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of the op table")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="FILE", help="write the computed timeline for Perfetto"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
+
+
+def _scale(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"{text} is no factor of 0 or more")
+    return value
+
+
+def predict_step(
+    args: argparse.Namespace, engine: str, checkpoint: Path | None, calibration: Path | None
+) -> int:
+    """Read the trace, predict one step, print it, write what was asked for."""
+    from gnnperf.api import Options, Predictor
+    from gnnperf.api.jobs import chosen_step, recorded_time
+    from gnnperf.cli.render import console, print_prediction, write_json, write_timeline
+
+    job = chosen_step(args.trace, args.step)
+    if engine == "gnn":
+        predictor = Predictor.load(checkpoint, calibration)
+    elif checkpoint is not None or calibration is not None:
+        raise InputError(
+            f"the {engine} engine takes no checkpoint and no calibration",
+            remedy="leave them out, or use --engine gnn",
+        )
+    else:
+        predictor = Predictor.of_engine(engine)
+    prediction, result = predictor.predict_with_timeline(
+        job,
+        args.hardware,
+        Options(kernel_scale=args.kernel_scale),
+        measured=recorded_time(args.trace, job),
+    )
+    print_prediction(prediction, console(), args.top)
+    if args.timeline is not None:
+        write_timeline(result, args.timeline)
+    if args.json is not None:
+        write_json(prediction.to_json(), args.json)
+    return 0
