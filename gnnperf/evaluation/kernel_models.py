@@ -1,0 +1,77 @@
+"""What predicts the time of kernels for `evaluate`: formulas or a network, behind one protocol."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from gnnperf.analytic import device_time
+from gnnperf.api.engines import ANALYTIC_SPREAD
+from gnnperf.evaluation.scores import F64
+from gnnperf.hardware import Hardware
+from gnnperf.ops import OpBatch
+
+if TYPE_CHECKING:
+    from gnnperf.nn.predict import KernelModel
+
+
+@dataclass(frozen=True)
+class How:
+    """How the rows of a batch were measured."""
+
+    source: str = ""
+    framework: str = ""
+    kernel_source: str = ""
+    launch_included: bool = False
+    in_model: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Times and their intervals, [n] each, microseconds."""
+
+    time_us: F64
+    low_us: F64
+    high_us: F64
+
+
+class KernelPredictor(Protocol):
+    """Predicts rows of device work."""
+
+    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
+        """[n] times on a device, as measured in the way stated."""
+        ...
+
+
+class AnalyticKernels:
+    """Formulas alone; where the launch is inside the measured time, the device's is added."""
+
+    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
+        """See `KernelPredictor`."""
+        launch = hardware.launch_overhead_us if how.launch_included else 0.0
+        us = device_time(batch, hardware).total_us + launch
+        return Predicted(us, us / ANALYTIC_SPREAD, us * ANALYTIC_SPREAD)
+
+
+class NetworkKernels:
+    """A trained network (or one member of it)."""
+
+    def __init__(self, model: "KernelModel") -> None:
+        self.model = model
+
+    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
+        """See `KernelPredictor`."""
+        found = self.model.predict(
+            batch,
+            hardware,
+            source=how.source,
+            framework=how.framework,
+            kernel_source=how.kernel_source,
+            launch_included=how.launch_included,
+            in_model=how.in_model,
+        )
+        return Predicted(
+            np.asarray(found.time_us, np.float64),
+            np.asarray(found.low_us, np.float64),
+            np.asarray(found.high_us, np.float64),
+        )

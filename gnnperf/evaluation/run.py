@@ -1,0 +1,155 @@
+"""`evaluate` from start to end: every path finds its kind, is scored, and is summed up."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnperf.api.predictor import Predictor
+from gnnperf.data.splits import device_group, known_group
+from gnnperf.data.tables import KERNEL_TABLE, MODEL_OP
+from gnnperf.errors import InputError
+from gnnperf.evaluation.context import Context, Settings
+from gnnperf.evaluation.kernel_models import AnalyticKernels, NetworkKernels
+from gnnperf.evaluation.kinds import kind_of
+from gnnperf.evaluation.scores import COVERAGE, Errors, figures, iteration_figures, median_ape
+
+SOURCES = (KERNEL_TABLE, MODEL_OP)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Everything that was scored."""
+
+    context: Context
+    kernels: tuple[dict[str, Any], ...]
+    """one entry for each device, family, type and source"""
+    summary: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The layout of `evaluate --json`."""
+        steps = [s.to_json() for s in (*self.context.iterations, *self.context.collectives)]
+        return {"kernels": list(self.kernels), "iterations": steps, "summary": self.summary}
+
+
+def evaluate(
+    paths: Sequence[Path],
+    settings: Settings,
+    tell: Callable[[str, int], None] = lambda what, rows: None,
+) -> Evaluation:
+    """Score predictions on measured data.
+
+    Args:
+        paths: Files and folders; each is recognized by what it holds.
+        settings: Engine, checkpoint, group left out, limit of rows.
+        tell: Called with what is being scored and how many rows were done.
+
+    Raises:
+        InputError: A path is not recognized, a file is broken, or nothing could be scored.
+    """
+    kinds = [(path, kind_of(path)) for path in paths]
+    context = _context(settings)
+    context.tell = tell
+    for path, kind in kinds:
+        kind.score(path, context)
+    entries = _entries(context)
+    return Evaluation(context, tuple(entries), _summary(context, entries))
+
+
+def _context(settings: Settings) -> Context:
+    if settings.leave_out is not None:
+        settings = replace(settings, leave_out=known_group(settings.leave_out))
+    if settings.engine == "analytic":
+        predictor = Predictor.of_engine("analytic")
+        return Context(settings, predictor, AnalyticKernels())
+    predictor = Predictor.load(settings.checkpoint)
+    if predictor.model is None:
+        raise InputError("the checkpoint holds no network of kernels")
+    return Context(settings, predictor, NetworkKernels(predictor.model))
+
+
+def _entries(context: Context) -> list[dict[str, Any]]:
+    fields = ("device", "family", "dtype", "source", "data")
+    entries = []
+    for values, errors in context.scores.keys(*fields):
+        if values[3] in SOURCES:
+            entries.append({**dict(zip(fields, values, strict=True)), **figures(errors)})
+    return entries
+
+
+def _summary(context: Context, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    settings = context.settings
+    model = context.predictor.model
+    return {
+        "engine": settings.engine,
+        "checkpoint": None if model is None else model.identity,
+        "leave_out": settings.leave_out,
+        "interval": 100 * COVERAGE,
+        "rows": sum(entry["n"] for entry in entries),
+        "unknown_devices": dict(context.scores.unknown_devices),
+        "left_out": dict(context.scores.left_out),
+        "imports": [line for report in context.reports for line in report.lines()],
+        "by_family": _by_family(context),
+        "by_part": _by(context, "family", "dtype", "source", "part", needs="part"),
+        "backward_ops": _backward(context),
+        "iterations": _iterations(context),
+        "unscored_iterations": dict(context.unscored),
+    }
+
+
+def _by_family(context: Context) -> list[dict[str, Any]]:
+    """Figures of a family over all devices, and the mean over device groups of their medians."""
+    found = []
+    medians: dict[tuple[str, ...], dict[str, list[Errors]]] = {}
+    for key, parts in context.scores.parts.items():
+        place = (key.family, key.dtype, key.source, key.data)
+        group = device_group(key.device)
+        medians.setdefault(place, {}).setdefault(group, []).extend(parts)
+    for values, errors in context.scores.keys("family", "dtype", "source", "data"):
+        if values[2] not in SOURCES:
+            continue
+        groups = medians[values]
+        by_group = {
+            name: median_ape(np.concatenate([e.model for e in parts]))
+            for name, parts in sorted(groups.items())
+        }
+        known = [v for v in by_group.values() if v is not None]
+        entry = dict(zip(("family", "dtype", "source", "data"), values, strict=True))
+        mean = round(float(np.mean(known)), 4)
+        found.append(
+            {**entry, **figures(errors), "group_medians": by_group, "mean_of_group_medians": mean}
+        )
+    return found
+
+
+def _by(context: Context, *fields: str, needs: str) -> list[dict[str, Any]]:
+    return [
+        {**dict(zip(fields, values, strict=True)), **figures(errors)}
+        for values, errors in context.scores.keys(*fields)
+        if values[fields.index(needs)]
+    ]
+
+
+def _backward(context: Context) -> list[dict[str, Any]]:
+    fields = ("device", "family", "source")
+    return [
+        {"device": values[0], "family": values[1], **figures(errors)}
+        for values, errors in context.scores.keys(*fields)
+        if values[2] not in SOURCES
+    ]
+
+
+def _iterations(context: Context) -> dict[str, Any]:
+    """Figures of all steps of one kind of data, and NeuSight's by vendor."""
+    parts: dict[str, list[Any]] = {}
+    for score in context.iterations:
+        parts.setdefault(score.data, []).append(score)
+        if score.data == "neusight":
+            vendor = "AMD" if score.raw_device.startswith("AMD") else "NVIDIA"
+            if score.peers_us and not score.id.endswith("-fusion"):
+                parts.setdefault(f"neusight, {vendor}, in its summary", []).append(score)
+    if context.collectives:
+        parts["collectives"] = list(context.collectives)
+    return {name: iteration_figures(scores) for name, scores in parts.items()}
