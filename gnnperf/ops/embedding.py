@@ -85,26 +85,32 @@ def _backward(rows_at: int, bags: bool) -> Parser:
     return parse
 
 
-def _fused_tables(call: Call) -> Work:
-    """FBGEMM's tables in one flat tensor: rows from the row-wise optimizer state, else width.
+def _fused_tables(weights: int, offsets_at: int) -> Parser:
+    """FBGEMM's tables in `weights` flat tensors; row offsets of the tables at `offsets_at`.
 
-    lookup(host, device, uvm weights, cache, placements, weight offsets, D offsets, total D, max D,
-    hash sizes, bits, indices, offsets, ...).
+    lookup(weights..., D offsets [tables + 1], total D, max D, hash sizes, bits, indices, offsets,
+    ..., state of the optimizer). The width is total D over tables where it is recorded, else from
+    the row-wise state, which has a number for each row.
     """
-    weights = max((call.tensor(i) for i in range(3)), key=lambda t: t.numel)
-    tables, lookups = call.tensor(6).numel - 1, call.tensor(11).numel
-    total = call.value(7)
-    states = [t for arg in call.args[15:] for t in arg if t.dtype == weights.dtype]
-    rows = [t.numel for t in states if len(t.shape) == 1 and 1 < t.numel < weights.numel]
-    if isinstance(total, int) and total > 0:
-        width = total / tables
-    elif rows:
-        width = weights.numel / rows[0]
-    else:
-        call.assume("embedding rows 64 wide")
-        width = 64.0
-    dims = (weights.numel / width, width, lookups, call.tensor(12).numel - 1, 0, tables, 0, 0)
-    return Work("embedding", tuple(map(float, dims)), compute_dtype([weights]))
+
+    def parse(call: Call) -> Work:
+        flat = max((call.tensor(i) for i in range(weights)), key=lambda t: t.numel)
+        tables, lookups = call.tensor(offsets_at).numel - 1, call.tensor(offsets_at + 5).numel
+        bags = call.tensor(offsets_at + 6).numel - 1
+        total = call.value(offsets_at + 1)
+        states = [t for arg in call.args[offsets_at + 9 :] for t in arg if t.dtype == flat.dtype]
+        rows = [t.numel for t in states if len(t.shape) == 1 and 1 < t.numel < flat.numel]
+        if isinstance(total, int) and total > 0:
+            width = total / tables
+        elif rows:
+            width = flat.numel / rows[0]
+        else:
+            call.assume("embedding rows 64 wide")
+            width = 64.0
+        dims = (flat.numel / width, width, lookups, bags, 0, tables, 0, 0)
+        return Work("embedding", tuple(map(float, dims)), compute_dtype([flat]))
+
+    return parse
 
 
 PARSERS: dict[str, Parser] = {
@@ -117,12 +123,12 @@ PARSERS: dict[str, Parser] = {
     "_embedding_bag_dense_backward": _backward(5, bags=True),
     "_embedding_bag_backward": _backward(6, bags=True),
     "_embedding_bag_sparse_backward": _backward(5, bags=True),
+    "dense_embedding_codegen_lookup_function": _fused_tables(1, 2),
     **{
-        f"split_embedding_codegen_lookup_{optimizer}_function": _fused_tables
+        f"split_embedding_codegen_lookup_{optimizer}_function": _fused_tables(3, 6)
         for optimizer in (
             "adagrad",
             "adam",
-            "dense",
             "none",
             "rowwise_adagrad",
             "rowwise_adagrad_with_counter",

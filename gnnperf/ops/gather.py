@@ -148,6 +148,7 @@ PARSERS: dict[str, Parser] = {
     "nonzero": _select,
     "permute_2D_sparse_data": _permuted(2),
     "permute_1D_sparse_data": _permuted(2),
+    "permute_sparse_features": _permuted(2),
     "permute_pooled_embs": _permuted(0),
     "permute_pooled_embs_auto_grad": _permuted(0),
     "nll_loss_forward": _nll_loss,

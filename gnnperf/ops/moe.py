@@ -21,7 +21,7 @@ def _cost(dims: F64, dtype: I8) -> Cost:
     matrices, width = 2 + gated, inter / tensor
     pairs = tokens * top_k / expert
     weights = active_experts(tokens * top_k, experts) / expert * hidden * width * matrices
-    between = pairs * width * (1 + matrices) * ACTIVATION_BYTES
+    between = 2 * pairs * width * matrices * ACTIVATION_BYTES
     size = np.minimum(element_bytes(dtype), ACTIVATION_BYTES)
     return Cost(
         flops=2 * pairs * hidden * width * matrices,

@@ -11,7 +11,7 @@ INDEX_BYTES = 8.0
 def _cost(dims: F64, dtype: I8) -> Cost:
     """Count numel log2(length) comparisons; keys are read once, kept ones written."""
     numel, segments, key_bytes, top_k = dims[:, :4].T
-    segments = np.maximum(segments, 1)
+    segments = np.where(segments > 0, segments, 1)
     kept = np.where(top_k > 0, np.minimum(top_k * segments, numel), numel)
     return Cost(
         flops=numel * np.log2(np.maximum(numel / segments, 2)),
@@ -25,12 +25,10 @@ def _cost(dims: F64, dtype: I8) -> Cost:
 FAMILY = Family("sort", ("numel", "segments", "key_bytes", "top_k"), _cost, ("numel", "segments"))
 
 
-def _parser(axis_at: int, k_at: int | None = None) -> Parser:
+def _parser(axis_at: tuple[int, ...], k_at: int | None = None) -> Parser:
     def parse(call: Call) -> Work:
-        x, axis = call.tensor(0), call.value(axis_at)
-        length = x.shape[axis] if x.shape and isinstance(axis, int) and _inside(axis, x) else 0
-        if not length:
-            length = x.shape[-1] if x.shape else 1
+        x = call.tensor(0)
+        length = _length(call, x, axis_at)
         top = call.value(k_at) if k_at is not None else 0
         key = x.nbytes / max(x.numel, 1)
         dims = (x.numel, x.numel / max(length, 1), key, top if isinstance(top, int) else 1)
@@ -39,8 +37,13 @@ def _parser(axis_at: int, k_at: int | None = None) -> Parser:
     return parse
 
 
-def _inside(axis: int, x: TensorSpec) -> bool:
-    return not isinstance(axis, bool) and -len(x.shape) <= axis < len(x.shape)
+def _length(call: Call, x: TensorSpec, axis_at: tuple[int, ...]) -> int:
+    """Size of the dimension that is ordered: the first number among the places for it."""
+    for place in axis_at:
+        axis = call.value(place)
+        if isinstance(axis, int) and not isinstance(axis, bool):
+            return x.shape[axis] if x.shape else 1
+    return x.shape[-1] if x.shape else 1
 
 
 def _whole(call: Call) -> Work:
@@ -50,14 +53,14 @@ def _whole(call: Call) -> Work:
 
 
 PARSERS: dict[str, Parser] = {
-    "sort": _parser(2),
-    "argsort": _parser(2),
-    "topk": _parser(2, 1),
-    "kthvalue": _parser(2),
-    "median": _parser(1),
-    "cumsum": _parser(1),
-    "cumprod": _parser(1),
-    "multinomial": _parser(9),
+    "sort": _parser((1, 2)),
+    "argsort": _parser((1, 2)),
+    "topk": _parser((2,), 1),
+    "kthvalue": _parser((2,)),
+    "median": _parser((1,)),
+    "cumsum": _parser((1,)),
+    "cumprod": _parser((1,)),
+    "multinomial": _parser(()),
     **dict.fromkeys(
         (
             "_unique2",
