@@ -1,8 +1,10 @@
 """Device time of one micro-batch in one pipeline stage: products, attention, streams of bytes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnperf.analytic.device_time import device_time
 from gnnperf.analytic.plan_model import Plan, Transformer
@@ -23,8 +25,9 @@ UNALIGNED = 5.0
 """factor on products in 2-byte types over a head width that is no multiple of 8: matrix units
 cannot load it (A100: vector rate is a quarter, and less of it is reached)"""
 
-Product = tuple[float, float, float, float]
-"""batch, m, n, k"""
+F64 = NDArray[np.float64]
+Figures = tuple[float, ...]
+"""dimensions of one op; of a product batch, m, n, k"""
 
 
 @dataclass(frozen=True)
@@ -44,33 +47,59 @@ class LayerTime:
         return max(device, ops * HOST_US)
 
 
-def layer_time(model: Transformer, plan: Plan, hardware: Hardware) -> LayerTime:
+class Prices:
+    """Device times on one device, each shape asked once; streams at its memory bandwidth."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self.rate = hardware.memory_bandwidth_gb_per_s * 1e3 * STREAM_SHARE
+        """bytes per us of elementwise work"""
+        self._hardware = hardware
+        self._known: dict[tuple[str, str, Figures], float] = {}
+
+    def times_us(self, family: str, rows: Sequence[Figures], dtype: str) -> F64:
+        """[n] times of rows of a family's dimensions."""
+        new = [row for row in dict.fromkeys(rows) if (family, dtype, row) not in self._known]
+        if new:
+            dims = np.zeros((len(new), MAX_DIMS))
+            dims[:, : len(new[0])] = new
+            batch = OpBatch(
+                np.full(len(new), family_index(family), np.int16),
+                dims,
+                np.full(len(new), DTYPES.index(dtype), np.int8),
+                np.ones(len(new), np.bool_),
+            )
+            times = device_time(batch, self._hardware).total_us.tolist()
+            self._known.update({(family, dtype, row): t for row, t in zip(new, times, strict=True)})
+        return np.array([self._known[family, dtype, row] for row in rows])
+
+
+def layer_time(model: Transformer, plan: Plan, prices: Prices) -> LayerTime:
     """One layer, forward and backward, without communication."""
     linear = _linears(model, plan)
-    backward = [p for b, m, n, k in linear for p in ((b, m, k, n), (b, n, k, m))]
-    products = [*linear, *backward]
-    times = _products_us(products, plan.dtype, hardware)
-    attention = _attention_us(model, plan, hardware)
+    backward = [(b, m, k, n) for b, m, n, k in linear]
+    if not plan.frozen:
+        backward += [(b, n, k, m) for b, m, n, k in linear]
+    times = prices.times_us("gemm", [*linear, *backward], plan.dtype)
+    attention = _attention_us(model, plan, prices)
     stream = _stream_bytes(model, plan)
-    rate = hardware.memory_bandwidth_gb_per_s * 1e3 * STREAM_SHARE
     return LayerTime(
-        forward_us=float(times[: len(linear)].sum()) + attention[0] + stream[0] / rate,
-        backward_us=float(times[len(linear) :].sum()) + attention[1] + stream[1] / rate,
+        forward_us=float(times[: len(linear)].sum()) + attention[0] + stream[0] / prices.rate,
+        backward_us=float(times[len(linear) :].sum()) + attention[1] + stream[1] / prices.rate,
         attention_us=attention[0],
     )
 
 
-def head_us(model: Transformer, plan: Plan, hardware: Hardware) -> float:
+def head_us(model: Transformer, plan: Plan, prices: Prices) -> float:
     """Logits and loss, forward and backward, of one micro-batch on the last stage."""
     m, n, k = plan.tokens, model.vocab / plan.tensor, float(model.hidden)
     dtype = "bfloat16" if plan.dtype in ("float8", "float4") else plan.dtype
-    products = [(1.0, m, n, k), (1.0, m, k, n), (1.0, n, k, m)]
+    products: list[Figures] = [(1.0, m, n, k), (1.0, m, k, n), (1.0, n, k, m)]
+    products = products[:2] if plan.frozen else products
     stream = m * n * LOGIT_BYTES + m * k * 12
-    rate = hardware.memory_bandwidth_gb_per_s * 1e3 * STREAM_SHARE
-    return float(_products_us(products, dtype, hardware).sum()) + stream / rate
+    return float(prices.times_us("gemm", products, dtype).sum()) + stream / prices.rate
 
 
-def _linears(model: Transformer, plan: Plan) -> list[Product]:
+def _linears(model: Transformer, plan: Plan) -> list[Figures]:
     """Products of one layer's linear parts, forward, on one rank."""
     m, h, t = plan.tokens, float(model.hidden), plan.tensor
     local = max(1.0, model.experts / plan.expert)
@@ -85,33 +114,39 @@ def _linears(model: Transformer, plan: Plan) -> list[Product]:
     ]
 
 
-def _attention_us(model: Transformer, plan: Plan, hardware: Hardware) -> tuple[float, float]:
+def _attention_us(model: Transformer, plan: Plan, prices: Prices) -> tuple[float, float]:
     """The attention core, forward and backward."""
     q_len, width = plan.seq / plan.context, float(model.head)
     heads = model.heads / plan.tensor
     kv_heads = max(1.0, (model.kv_heads or model.heads) / plan.tensor)
     dtype = plan.dtype if plan.dtype in ("float32", "tf32", "float16") else "bfloat16"
     if plan.flash:
-        figures = (
-            plan.micro_batch, heads, kv_heads, q_len, plan.seq, width, width, model.causal, 0, 1
-        )  # fmt: skip
         size = 4.0 if dtype in ("float32", "tf32") else 2.0
-        rows = np.zeros((2, MAX_DIMS))
-        rows[:, :10] = figures
-        rows[:, 10], rows[:, 11] = (0, 1), size
-        times = device_time(_batch("attention", rows, dtype), hardware).total_us
-        return float(times[0]), float(times[1])
+        shape = (
+            plan.micro_batch,
+            heads,
+            kv_heads,
+            q_len,
+            plan.seq,
+            width,
+            width,
+            model.causal,
+            0,
+            1,
+        )
+        rows = [tuple(map(float, (*shape, direction, size))) for direction in (0, 1)]
+        forward_us, backward_us = prices.times_us("attention", rows, dtype)
+        return float(forward_us), float(backward_us)
     many, s = plan.micro_batch * heads, float(plan.seq)
-    forward = [(many, q_len, s, width), (many, q_len, width, s)]
-    twice = [(many, q_len, s, width), (many, q_len, width, s), (many, s, width, q_len)]
-    times = _products_us([*forward, *twice, (many, s, width, q_len)], dtype, hardware)
-    half = dtype == "float16" or dtype == "bfloat16"
+    forward: list[Figures] = [(many, q_len, s, width), (many, q_len, width, s)]
+    backward: list[Figures] = [*forward, *[(many, s, width, q_len)] * 2]
+    times = prices.times_us("gemm", [*forward, *backward], dtype)
+    half = dtype in ("float16", "bfloat16")
     slow = UNALIGNED if half and model.head % 8 else 1.0
-    scores = many * q_len * s * (1.0 if half else 2.0)
-    rate = hardware.memory_bandwidth_gb_per_s * 1e3 * STREAM_SHARE
+    stream_us = many * q_len * s * (1.0 if half else 2.0) / prices.rate
     return (
-        float(times[:2].sum()) * slow + scores * SCORE_BYTES[0] / rate,
-        float(times[2:].sum()) * slow + scores * SCORE_BYTES[1] / rate,
+        float(times[:2].sum()) * slow + SCORE_BYTES[0] * stream_us,
+        float(times[2:].sum()) * slow + SCORE_BYTES[1] * stream_us,
     )
 
 
@@ -130,23 +165,7 @@ def _stream_bytes(model: Transformer, plan: Plan) -> tuple[float, float]:
     forward = m * (22 * h / split + 4 * inner + 6 * heads)
     backward = m * (28 * h / split + 6 * inner + 8 * heads)
     if plan.dtype in ("float8", "float4"):
-        forward += m * 3 * (2 * h + heads + inner)
-        backward += m * 6 * (2 * h + heads + inner)
+        forward += m * (2 * h + heads + inner)
+        backward += m * 3 * (2 * h + heads + inner)
     wide = 2.0 if plan.dtype in ("float32", "tf32") else 1.0
     return forward * wide, backward * wide
-
-
-def _products_us(products: list[Product], dtype: str, hardware: Hardware) -> np.ndarray:
-    rows = np.zeros((len(products), MAX_DIMS))
-    rows[:, :4] = products
-    return device_time(_batch("gemm", rows, dtype), hardware).total_us
-
-
-def _batch(family: str, rows: np.ndarray, dtype: str) -> OpBatch:
-    n = len(rows)
-    return OpBatch(
-        np.full(n, family_index(family), np.int16),
-        rows,
-        np.full(n, DTYPES.index(dtype), np.int8),
-        np.ones(n, np.bool_),
-    )

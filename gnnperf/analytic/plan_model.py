@@ -103,6 +103,8 @@ class Plan:
     overlap: bool = True
     """gradients are reduced while the backward runs"""
     optimizer: bool = True
+    frozen: bool = False
+    """weights are not trained (adapters are, which cost next to nothing): no weight gradients"""
 
     @property
     def micro_batches(self) -> int:
@@ -133,9 +135,11 @@ def shape_of_size(params: float, pipeline: int, heads: int = 0) -> Transformer:
     """A usual GPT of so many parameters, for tables that state only those.
 
     Layers grow with the cube root (96 at 175e9, Brown et al. 2020), in whole layers a pipeline
-    stage; hidden follows from 12 layers hidden^2, in multiples of 64.
+    stage; hidden follows from 12 layers hidden^2, in heads of 128 or, where their number is
+    known, of a multiple of 8.
     """
     depth = 96 * (params / 175e9) ** (1 / 3)
     layers = max(1, round(depth / pipeline)) * pipeline
-    hidden = max(64, round((params / 12 / layers) ** 0.5 / 64) * 64)
-    return Transformer(hidden, layers, heads or max(1, hidden // 128))
+    unit = 8 * heads if heads else 128
+    hidden = max(1, round((params / 12 / layers) ** 0.5 / unit)) * unit
+    return Transformer(hidden, layers, heads or hidden // 128)

@@ -18,6 +18,8 @@ from gnnperf.errors import InputError
 from gnnperf.hardware import Hardware, Platform, find_hardware
 
 Row = Mapping[str, Any]
+SHAPE_FROM_SIZE = "plan, shape from size"
+"""`how` of a plan whose table tells only the model's number of parameters"""
 
 _NOT_TRANSFORMERS = (
     "resnet",
@@ -56,19 +58,15 @@ def stated_us(row: Row) -> float:
 def not_scored(row: Row) -> str:
     """Why a row's time is no measurement to be scored; empty where it is one."""
     how = str(row.get("iteration_ms_how") or row.get("measured") or "")
-    if not stated_us(row) > 0:
-        return "no iteration time"
-    if "derived" in how or "tokens/s" in how or not how:
-        return "time derived, not measured"
-    if row.get("status") not in (None, "", "ok"):
-        return f"status {row['status']}"
-    if "swapped" in str(row.get("flag") or ""):
-        return "time flagged as wrong by the table"
-    if str(row.get("duplicate_of_earlier")) == "True":
-        return "same measurement as an earlier row"
-    if "ground_truth_single" in str(row.get("source") or ""):
-        return "composed by a formula, not measured"
-    return ""
+    reasons = {
+        "no iteration time": not stated_us(row) > 0,
+        "time derived, not measured": "derived" in how or "tokens/s" in how or not how,
+        f"status {row.get('status')}": row.get("status") not in (None, "", "ok"),
+        "time flagged as wrong by the table": "swapped" in str(row.get("flag") or ""),
+        "same measurement as an earlier row": str(row.get("duplicate_of_earlier")) == "True",
+        "composed by a formula, not measured": "ground_truth_single" in str(row.get("source")),
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def source_of(row: Row) -> str:
@@ -122,7 +120,7 @@ def _plan(row: Row) -> Plan:
     figures = {name: number(row, name, 1) for name in ("tp", "pp", "cp", "ep", "vp")}
     tp, pp, cp = (max(1, round(figures[name])) for name in ("tp", "pp", "cp"))
     gpus = number(row, "n_gpus")
-    batch, seq = number(row, "global_batch"), number(row, "seq")
+    batch, seq = number(row, "global_batch"), number(row, "seq", _named_seq(row))
     for name, value in (("n_gpus", gpus), ("global_batch", batch), ("seq", seq)):
         if not value >= 1:
             raise InputError(f"no {name}", field=name)
@@ -150,7 +148,14 @@ def _plan(row: Row) -> Plan:
         sharding=_sharding(words),
         overlap=dtype != "float16",
         optimizer="optimizer step excluded" not in str(row.get("iteration_ms_how") or ""),
+        frozen="LoRA" in words,
     )
+
+
+def _named_seq(row: Row) -> float:
+    """A sequence length that stands in the model's name: `BERT-base pretrain (seq 128)`."""
+    found = re.search(r"seq(?:uence)? ?(?:len(?:gth)?)? ?(\d+)", str(row.get("model") or ""))
+    return float(found[1]) if found else math.nan
 
 
 def _dtype(precision: str, words: str) -> str:
@@ -183,7 +188,8 @@ def _sharding(words: str) -> str:
     named = re.search(r"FSDP=(\d+)", words)
     if (named and int(named[1]) > 1) or "FULL_SHARD" in words or "FSDP2" in words:
         return "full"
-    return "optimizer" if "zero_stage 1" in words or "Bridge" in words else "none"
+    signs = ("zero_stage 1", "Bridge", "NeMo")
+    return "optimizer" if any(sign in words for sign in signs) else "none"
 
 
 def _model(row: Row, name: str, plan: Plan) -> tuple[Transformer, str]:
@@ -204,7 +210,7 @@ def _model(row: Row, name: str, plan: Plan) -> tuple[Transformer, str]:
     if hidden:
         depth = max(1, round(params / 12 / hidden**2 / plan.pipeline)) * plan.pipeline
         usual = replace(usual, hidden=round(hidden), layers=depth)
-    return usual, "plan, shape from size"
+    return usual, SHAPE_FROM_SIZE
 
 
 def _params(row: Row, name: str) -> float:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from gnnperf.analytic.collectives import collective_time_us
-from gnnperf.analytic.plan_layers import STREAM_SHARE, head_us, layer_time
+from gnnperf.analytic.plan_layers import Prices, head_us, layer_time
 from gnnperf.analytic.plan_model import Plan, Transformer
 from gnnperf.errors import InputError
-from gnnperf.hardware import Hardware, Platform
+from gnnperf.hardware import Platform
 
 ADAM_BYTES = 38.0
 """per parameter: gradient to float32 and back to zero, two moments, master and 2-byte weight"""
@@ -34,7 +34,7 @@ class StepTime:
     optimizer_us: float
 
 
-def step_time(model: Transformer, plan: Plan, hardware: Hardware, platform: Platform) -> StepTime:
+def step_time(model: Transformer, plan: Plan, prices: Prices, platform: Platform) -> StepTime:
     """Predict one step from shapes and data sheets.
 
     1F1B (Narayanan et al. 2021): T = m t_last + (p - 1) t_mid / v, the last stage also holding
@@ -46,17 +46,17 @@ def step_time(model: Transformer, plan: Plan, hardware: Hardware, platform: Plat
     _check(plan)
     layers = ceil(model.layers / plan.pipeline)
     m = plan.micro_batches
-    one = layer_time(model, plan, hardware).total_us(plan.recompute)
+    one = layer_time(model, plan, prices).total_us(plan.recompute)
     talk = layers * _layer_talk_us(model, plan, platform) + _pipe_us(model, plan, platform)
     middle = layers * one + talk
-    accumulate = _stage_params(model, plan) * ACCUMULATE_BYTES / _rate(hardware)
+    accumulate = _stage_params(model, plan) * ACCUMULATE_BYTES / prices.rate
     if m > 1 and plan.sharding not in ("gradients", "full"):
         middle += accumulate
-    last = middle + head_us(model, plan, hardware)
+    last = middle + head_us(model, plan, prices)
     bubble = (plan.pipeline - 1) * middle / plan.virtual
     compute = m * (last - talk)
     data = _data_us(model, plan, platform, compute)
-    update = _optimizer_us(model, plan, hardware)
+    update = _optimizer_us(model, plan, prices)
     total = m * last + bubble + data + update
     return StepTime(total, compute, bubble, m * talk, data, update)
 
@@ -74,10 +74,6 @@ def _check(plan: Plan) -> None:
             f"make {product} GPUs, not {plan.gpus}",
             field="n_gpus",
         )
-
-
-def _rate(hardware: Hardware) -> float:
-    return hardware.memory_bandwidth_gb_per_s * 1e3 * STREAM_SHARE
 
 
 def _width(plan: Plan) -> float:
@@ -131,7 +127,9 @@ def _pipe_us(model: Transformer, plan: Plan, platform: Platform) -> float:
 
 
 def _stage_params(model: Transformer, plan: Plan) -> float:
-    """Parameters of one rank on the first or last stage."""
+    """Trained parameters of one rank on the first or last stage."""
+    if plan.frozen:
+        return 0.0
     layers = ceil(model.layers / plan.pipeline)
     experts = model.experts / min(plan.expert, model.experts) * model.expert_params
     layer = (model.attention_params + experts) / plan.tensor
@@ -141,7 +139,7 @@ def _stage_params(model: Transformer, plan: Plan) -> float:
 def _data_us(model: Transformer, plan: Plan, platform: Platform, compute_us: float) -> float:
     """Exposed time of gradients (and of sharded parameters) among data-parallel ranks."""
     params, ranks = _stage_params(model, plan), plan.data * plan.context
-    width = 4.0 if plan.dtype == "float32" or plan.dtype == "tf32" else 2.0
+    width = _width(plan)
     if plan.sharding in ("gradients", "full"):
         gathers = 2 if plan.sharding == "full" else 1
         gather = _collective_us("all_gather", params * width, ranks, plan.tensor, platform)
@@ -154,8 +152,8 @@ def _data_us(model: Transformer, plan: Plan, platform: Platform, compute_us: flo
     return max(0.1 * reduce, reduce - OVERLAP * compute_us / plan.micro_batches / 2)
 
 
-def _optimizer_us(model: Transformer, plan: Plan, hardware: Hardware) -> float:
+def _optimizer_us(model: Transformer, plan: Plan, prices: Prices) -> float:
     if not plan.optimizer:
         return 0.0
     shards = plan.data * plan.context if plan.sharding != "none" else 1
-    return _stage_params(model, plan) / shards * ADAM_BYTES / _rate(hardware)
+    return _stage_params(model, plan) / shards * ADAM_BYTES / prices.rate

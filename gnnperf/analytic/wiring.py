@@ -3,7 +3,14 @@
 import re
 from dataclasses import replace
 
-from gnnperf.hardware import Hardware, Link, Platform, platform_of
+from gnnperf.hardware import (
+    Hardware,
+    Link,
+    Platform,
+    find_hardware,
+    list_platforms,
+    platform_of,
+)
 
 CUBE_MESH = ("dgx-1v", "dgx-1v-16gb", "p100-dgx-1")
 """Platforms whose GPUs are joined by a hybrid cube mesh of six links each."""
@@ -39,6 +46,8 @@ def described_platform(hardware: Hardware, words: str, ranks_per_node: int = 0) 
     `K GPU/node`, and `pairwise NVLink` (a bridge joins two cards, more of them go by PCIe).
     """
     platform = platform_of(hardware)
+    if platform.name.endswith("-server") and "sxm" in hardware.name:
+        platform = next((p for p in list_platforms() if _sibling(p, hardware)), platform)
     found = re.search(r"(\d+) ?GPU/node", words)
     if found:
         platform = replace(platform, gpus_per_node=int(found[1]))
@@ -56,3 +65,9 @@ def described_platform(hardware: Hardware, words: str, ranks_per_node: int = 0) 
         pcie = Link("pcie", hardware.pcie_gb_per_s or 31.5, 2.5)
         platform = replace(platform, intra_node=BRIDGE if ranks_per_node <= 2 else pcie)
     return platform
+
+
+def _sibling(platform: Platform, hardware: Hardware) -> bool:
+    """Whether a platform is that of a module of the same generation (an H100 of other memory)."""
+    module = find_hardware(platform.gpu)
+    return module is not None and "sxm" in module.name and module.group == hardware.group
