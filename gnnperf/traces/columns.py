@@ -37,6 +37,7 @@ CATEGORIES: dict[str, str] = {
 """Category (of the autograd profiler: process) of an event -> how it is read. Others are counted
 and left out: flows, spans, overhead, annotations repeated on the device."""
 
+_ANNOTATIONS = ("user_annotation", "NVTX")
 _NO_ARGS = Args()
 
 
@@ -97,6 +98,7 @@ class Collector:
         self.rows = {n: Columns() for n in ("host", "runtime", "device", "sync", "module")}
         self.collectives = Columns()
         self.left_out: Counter[str] = Counter()
+        self.taken: Counter[str] = Counter()
 
     def take(self, events: list[Event]) -> None:
         """Add the events of one piece."""
@@ -120,6 +122,7 @@ class Collector:
         if role is None:
             self.left_out[category] += len(events)
             return
+        self.taken[category] += len(events)
         steps: dict[str, Callable[[list[Event]], None]] = {
             "host": self._host,
             "python": self._python,
@@ -149,6 +152,7 @@ class Collector:
             record_function=numbers([a.record_function for a in args]),
             backward=numbers([a.forward_thread for a in args]) > 0,
             signature=self._signatures(args),
+            annotation=np.array([e.cat in _ANNOTATIONS for e in events], np.bool_),
         )
         self._collective(args, base, "host")
 

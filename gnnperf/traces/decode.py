@@ -107,6 +107,11 @@ class Header(Struct, gc=False):
     WARNING: list[object] | None = None
     ERROR: list[object] | None = None
 
+    @property
+    def complaints(self) -> list[object]:
+        """What the profiler logged as warnings and errors."""
+        return [*(self.WARNING or []), *(self.ERROR or [])]
+
 
 @dataclass
 class Decoded:

@@ -211,7 +211,7 @@ def _times(table: TraceTable, nodes: list[Node]) -> None:
     if all(n.ts is not None for n in nodes):
         table.start_us = np.array([n.ts for n in nodes], np.float64)
         table.duration_us = np.array([n.dur or 0.0 for n in nodes], np.float64)
-        table.origin_us = float(table.start_us.min())
+        table.origin_us = table.clock_us = float(table.start_us.min())
         table.start_us -= table.origin_us
         return
     last = np.arange(len(nodes))

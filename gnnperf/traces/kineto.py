@@ -15,6 +15,9 @@ from gnnperf.traces.signatures import SignatureBuilder, kineto_row
 from gnnperf.traces.source import Source
 from gnnperf.traces.table import CollectiveTable, Signatures, TraceTable, full
 
+UNTIMED = "events without a time"
+REPAIRED = "values that are no JSON, blanked"
+DROPPED = "messages of dropped events"
 _USELESS = ("GetDevice", "GetLastError", "PeekAtLastError", "DeviceGetAttribute")
 
 
@@ -46,7 +49,8 @@ def read(source: Source) -> TraceTable:
     starts = np.concatenate([r.get("start_us", np.float64) for r in (host, runtime, device)])
     origin = float(np.nanmin(starts)) if np.isfinite(starts).any() else 0.0
     table = _table(collector, starts - origin, sizes, _meta(source, decoded, collector))
-    table.origin_us = origin
+    table.clock_us = abs(origin)
+    table.origin_us = origin + _base_us(decoded.header)
     table.module_start_us = table.module_start_us - origin
     table.marks = find_marks(table)
     return _drop(table, decoded)
@@ -90,7 +94,9 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
         module_duration_us=module.get("duration_us", np.float64),
         meta=meta,
         record_function=_placed(n, slice(0, h), host.get("record_function")),
-        counts={k: v for k, v in collector.left_out.items() if v},
+        annotation=_placed(n, slice(0, h), host.get("annotation")) == 1,
+        taken=dict(collector.taken),
+        left_out={k: v for k, v in collector.left_out.items() if v},
     )
     _fill_from_sync(table, collector)
     return table
@@ -197,10 +203,15 @@ def _drop(table: TraceTable, decoded: Decoded) -> TraceTable:
     out = (useless[table.name] & (table.kind == NodeKind.RUNTIME)) | (
         mark[table.name] & (table.kind == NodeKind.HOST_OP)
     )
-    out |= ~np.isfinite(table.start_us) | ~np.isfinite(table.duration_us)
-    if decoded.repairs:
-        table.counts["values that are no JSON, blanked"] = decoded.repairs
-    return table.keep(~out)
+    timeless = ~(np.isfinite(table.start_us) & np.isfinite(table.duration_us))
+    dropped = sum("drop" in str(line).lower() for line in decoded.header.complaints)
+    found = {
+        UNTIMED: int(timeless.sum()),
+        REPAIRED: decoded.repairs,
+        DROPPED: dropped,
+    }
+    table.counts.update({name: count for name, count in found.items() if count})
+    return table.keep(~(out | timeless))
 
 
 def _meta(source: Source, decoded: Decoded, collector: Collector) -> GraphMeta:
@@ -222,6 +233,12 @@ def _meta(source: Source, decoded: Decoded, collector: Collector) -> GraphMeta:
         versions=_versions(header, distributed),
         notes=(("rank_recorded", str("rank" in distributed).lower()),),
     )
+
+
+def _base_us(header: Header) -> float:
+    """What the times of a file count from, since the epoch; 0 where they count from there."""
+    base = header.baseTimeNanoseconds
+    return float(base) / 1e3 if isinstance(base, (int, float)) else 0.0
 
 
 def _whole(value: object, default: int) -> int:

@@ -57,7 +57,7 @@ def tolerance_us(table: TraceTable) -> float:
     fraction = bool((table.duration_us % 1.0 != 0).any())
     if not fraction:
         return 0.0
-    return max(ROUNDING_US, 2 * float(np.spacing(table.origin_us)))
+    return max(ROUNDING_US, 2 * float(np.spacing(table.clock_us)))
 
 
 def _launches(table: TraceTable) -> I64:

@@ -1,6 +1,7 @@
 """Reading traces: finds the format by content, joins pairs and ranks, gives graphs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,9 @@ class Reader(Protocol):
         ...
 
 
+_ZIP = b"PK\x03\x04"
+"""A file that `save_job` wrote is a zip of arrays."""
+
 READERS: Registry[Reader] = Registry("trace format")
 READERS.register("kineto")(kineto)
 READERS.register("pytorch-et")(execution_trace)
@@ -50,31 +54,45 @@ def read_source(source: Source) -> TraceTable:
     )
 
 
+@dataclass
+class Inputs:
+    """What the given paths hold: trace files, or one saved job."""
+
+    tables: list[TraceTable] = field(default_factory=list)
+    job: Job | None = None
+
+
+def open_inputs(paths: Sequence[str | Path] | str | Path) -> Inputs:
+    """Read every file of files, folders and archives.
+
+    Raises:
+        InputError: A file cannot be read; says which and why.
+    """
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    inputs = Inputs()
+    for source in open_sources(given):
+        if source.data[:4] == _ZIP:
+            if len(given) > 1 or not Path(source.name).is_file():
+                raise InputError(
+                    "a graph file holds a whole job", path=source.name, remedy="give it alone"
+                )
+            inputs.job = load_job(source.name)
+        else:
+            inputs.tables.append(read_source(source))
+    return inputs
+
+
 def read_job(paths: Sequence[str | Path] | str | Path) -> Job:
     """Every step of every rank of files, folders or archives; collectives matched over ranks.
 
     Raises:
         InputError: A file cannot be read; says which and why.
     """
-    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    tables: list[TraceTable] = []
-    for source in open_sources(given):
-        if is_graph_file(source):
-            return _saved(source, given)
-        tables.append(read_source(source))
-    graphs = assemble(tables).graphs()
+    inputs = open_inputs(paths)
+    if inputs.job is not None:
+        return inputs.job
+    graphs = assemble(inputs.tables).graphs()
     return Job(tuple(graphs), match_collectives(graphs))
-
-
-def is_graph_file(source: Source) -> bool:
-    """Whether a file is one that `save_job` wrote (a zip of arrays)."""
-    return source.data[:4] == b"PK\x03\x04"
-
-
-def _saved(source: Source, given: list[str | Path]) -> Job:
-    if len(given) > 1 or not Path(source.name).is_file():
-        raise InputError("a graph file holds a whole job", path=source.name, remedy="give it alone")
-    return load_job(source.name)
 
 
 def read_trace(path: str | Path, step: int | None = None) -> ExecutionGraph:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnperf.graph import Edges, GraphMeta, Lanes, Tensors
+from gnnperf.graph import Edges, GraphMeta, Lanes, NodeKind, Tensors
 from gnnperf.graph.model import F64, I32, I64, NONE, U8, Arguments
 
 
@@ -113,6 +113,8 @@ class TraceTable:
     module_duration_us: F64
     meta: GraphMeta
     origin_us: float = 0.0
+    clock_us: float = 0.0
+    """greatest time as written in the file: what its float can resolve bounds the rounding"""
     parent: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
     """[n] filled by `link`: enclosing host node of the same lane"""
     op: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -125,10 +127,16 @@ class TraceTable:
     """dependencies between events that the trace states; then no order of lanes is assumed"""
     timed: bool = True
     """whether the times are times; else they are only the order of the events"""
+    annotation: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """[n] host ops that are annotations of the user; empty where that is not recorded"""
     record_function: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """[n] record-function id of a host op; empty where none is recorded"""
     counts: dict[str, int] = field(default_factory=dict)
-    """what the reader counted: events left out by category, repairs"""
+    """what the reader repaired or could not use, by reason"""
+    taken: dict[str, int] = field(default_factory=dict)
+    """events that are in the table, by their category in the file (marks of steps included)"""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """events that are not, by category"""
     texts: list[str] = field(default_factory=list)
     """the strings in order, as far as they were needed"""
 
@@ -141,6 +149,12 @@ class TraceTable:
         if len(self.texts) != len(self.strings):
             self.texts = list(self.strings)
         return self.texts
+
+    @property
+    def is_op(self) -> NDArray[np.bool_]:
+        """[n] host ops that are no annotations."""
+        host = self.kind == NodeKind.HOST_OP
+        return host & ~self.annotation if len(self.annotation) else host
 
     def keep(self, mask: NDArray[np.bool_]) -> "TraceTable":
         """The table without some events (only before it is linked)."""

@@ -1,0 +1,107 @@
+"""`gnnperf validate TRACE...`: what traces hold, how it hangs together, and what is wrong."""
+
+import argparse
+import json
+import logging
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gnnperf.errors import InputError
+from gnnperf.traces.validate import CHECKS, FileReport, Report, validate
+
+_PIPE_WIDTH = 160
+_SHOWN = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "traces",
+        nargs="+",
+        metavar="TRACE",
+        help="files, folders or archives of one job: Kineto, execution trace, Chakra, own graphs",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, check, print."""
+    report = validate(args.traces)
+    if args.json is not None:
+        try:
+            args.json.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
+        except OSError as why:
+            raise InputError(f"cannot write ({why.strerror})", path=args.json) from why
+    if not logging.getLogger().isEnabledFor(logging.WARNING):
+        return 0
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPE_WIDTH)
+    console.print(_files(report))
+    for file in report.files[:_SHOWN]:
+        _detail(file, console)
+    if len(report.files) > _SHOWN:
+        console.print(f"... and {len(report.files) - _SHOWN} more files (--json has them all)")
+    console.print(_checks(report))
+    console.print(f"Steady steps: {', '.join(map(str, report.steady_steps))}")
+    return 0
+
+
+def _files(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for head in ("file", "format", "schema", "device", "rank", "steps", "by"):
+        table.add_column(head, overflow="fold")
+    for head in ("host ops", "calls", "kernels", "copies", "collectives", "op %", "shapes %"):
+        table.add_column(head, justify="right")
+    for file in report.files[:_SHOWN]:
+        links = file.links
+        counts = (
+            links.host_ops, links.runtime_calls, links.kernels, links.copies, links.collectives,
+        )  # fmt: skip
+        table.add_row(
+            escape(Path(file.file).name),
+            escape(file.format),
+            escape(file.schema),
+            escape(file.device or f"({file.device_type}, no name)"),
+            f"{file.rank} of {file.world_size}",
+            str(file.steps),
+            file.step_delimiter,
+            *map(str, counts),
+            _share(file.kernels_with_op_pct),
+            _share(file.kernels_with_shapes_pct),
+        )
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _detail(file: FileReport, console: Console) -> None:
+    name = escape(Path(file.file).name)
+    lines = [f"links: {file.linked_by} ({_share(file.device_with_launch_pct)} % with a launch)"]
+    if file.versions:
+        lines.append("versions: " + ", ".join(f"{k} {v}" for k, v in file.versions.items()))
+    if file.left_out:
+        lines.append("left out: " + ", ".join(f"{v} {k}" for k, v in file.left_out.items()))
+    if "execution_trace_link" in file.notes:
+        lines.append(f"execution trace joined: {file.notes['execution_trace_link']}")
+    lines += [f"warning: {w}" for w in file.warnings]
+    for line in lines:
+        console.print(f"[dim]{name}[/dim] {escape(line)}")
+
+
+def _checks(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("check")
+    table.add_column("count", justify="right")
+    table.add_column("counts")
+    for name, meaning in CHECKS.items():
+        count = report.checks.get(name)
+        style = "yellow" if count else ""
+        table.add_row(name, "-" if count is None else str(count), meaning, style=style)
+    return table
