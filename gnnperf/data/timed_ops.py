@@ -28,7 +28,7 @@ class Origin:
 def table_of_ops(
     trace: str | Path, mark: str, labels: Sequence[str], duration_us: Sequence[float], at: Origin
 ) -> tuple[KernelTable, int]:
-    """The table, and how many cases were left out: of other than one op, or of an unknown one.
+    """The table, and how many cases were left out: other than one op, or an op or type unknown.
 
     Args:
         trace: A profiler trace in which case k lies inside an annotation `mark` + str(k).
@@ -42,7 +42,8 @@ def table_of_ops(
     batch = described.batch
     case = _enclosing_case(graph, described.node, mark)
     counts = np.bincount(case[case >= 0], minlength=len(labels))
-    rows = np.flatnonzero((case >= 0) & batch.known & (counts[case] == 1))
+    usable = batch.known & (batch.dtype > 0)
+    rows = np.flatnonzero((case >= 0) & usable & (counts[case] == 1))
     case = case[rows]
     families = family_names()
     table = make_table(

@@ -49,13 +49,13 @@ METHOD = (
 class Effort:
     """How long a recording may take."""
 
-    rounds: int = 3
+    rounds: int = 2
     round_iterations: int = 8
-    round_seconds: float = 1.0
+    round_seconds: float = 0.8
     profiled_steps: int = 4
     attempts: int = 3
     """runs of a workload whose rounds differ by more than `steady`"""
-    steady: float = 0.04
+    steady: float = 0.05
     """(slowest - fastest round) / median"""
     seed: int = 0
 
