@@ -26,9 +26,9 @@ def link(table: TraceTable) -> None:
         table.parent = _parents(table).astype(np.int32)
     host_op = table.kind == NodeKind.HOST_OP
     table.launch = _launches(table).astype(np.int32)
-    issuer = np.append(nearest_marked(table.parent, host_op), NONE)
+    inner, outer = (nearest_marked(table.parent, m) for m in (table.is_op, host_op))
     runtime = table.kind == NodeKind.RUNTIME
-    op = np.where(runtime, issuer[:-1], NONE)
+    op = np.where(runtime, np.where(inner >= 0, inner, outer), NONE)
     device = table.kind >= NodeKind.KERNEL
     table.op = np.where(device, np.append(op, NONE)[table.launch], op).astype(np.int32)
     if len(given):

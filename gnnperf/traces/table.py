@@ -153,7 +153,7 @@ class TraceTable:
     @property
     def is_op(self) -> NDArray[np.bool_]:
         """[n] host ops that are no annotations."""
-        host = self.kind == NodeKind.HOST_OP
+        host: NDArray[np.bool_] = self.kind == NodeKind.HOST_OP
         return host & ~self.annotation if len(self.annotation) else host
 
     def keep(self, mask: NDArray[np.bool_]) -> "TraceTable":
