@@ -21,10 +21,6 @@ LOGIT_BYTES = 24.0
 """per logit, forward and backward: the cast to float32, softmax, loss and its gradient"""
 HOST_US, FORWARD_OPS, BACKWARD_OPS = 25.0, 30, 45
 """a framework's host issues an op in 25 us; ops of one layer"""
-UNALIGNED = 5.0
-"""factor on products in 2-byte types over a head width that is no multiple of 8: matrix units
-cannot load it (A100: vector rate is a quarter, and less of it is reached)"""
-
 F64 = NDArray[np.float64]
 Figures = tuple[float, ...]
 """dimensions of one op; of a product batch, m, n, k"""
@@ -103,8 +99,7 @@ def _linears(model: Transformer, plan: Plan) -> list[Figures]:
     """Products of one layer's linear parts, forward, on one rank."""
     m, h, t = plan.tokens, float(model.hidden), plan.tensor
     local = max(1.0, model.experts / plan.expert)
-    routed = m * model.top_k * model.experts / plan.expert / local / local
-    rows = m if model.experts == 1 else routed
+    rows = m * model.top_k / local  # of balanced experts, whatever rank the tokens come from
     up = model.inner * (2 if model.gated else 1) / t
     return [
         (1.0, m, (model.query_width + 2 * model.kv_width) / t, h),
@@ -115,38 +110,31 @@ def _linears(model: Transformer, plan: Plan) -> list[Figures]:
 
 
 def _attention_us(model: Transformer, plan: Plan, prices: Prices) -> tuple[float, float]:
-    """The attention core, forward and backward."""
+    """The attention core, forward and backward.
+
+    Matrix units cannot load heads whose width is no multiple of 8 elements of 2 bytes: unfused
+    products over them run on the vector units, at the rate of float32.
+    """
     q_len, width = plan.seq / plan.context, float(model.head)
     heads = model.heads / plan.tensor
     kv_heads = max(1.0, (model.kv_heads or model.heads) / plan.tensor)
     dtype = plan.dtype if plan.dtype in ("float32", "tf32", "float16") else "bfloat16"
     if plan.flash:
         size = 4.0 if dtype in ("float32", "tf32") else 2.0
-        shape = (
-            plan.micro_batch,
-            heads,
-            kv_heads,
-            q_len,
-            plan.seq,
-            width,
-            width,
-            model.causal,
-            0,
-            1,
-        )
-        rows = [tuple(map(float, (*shape, direction, size))) for direction in (0, 1)]
+        shape = (plan.micro_batch, heads, kv_heads, q_len, plan.seq, width, width)
+        rows = [tuple(map(float, (*shape, model.causal, 0, 1, way, size))) for way in (0, 1)]
         forward_us, backward_us = prices.times_us("attention", rows, dtype)
         return float(forward_us), float(backward_us)
     many, s = plan.micro_batch * heads, float(plan.seq)
     forward: list[Figures] = [(many, q_len, s, width), (many, q_len, width, s)]
     backward: list[Figures] = [*forward, *[(many, s, width, q_len)] * 2]
-    times = prices.times_us("gemm", [*forward, *backward], dtype)
     half = dtype in ("float16", "bfloat16")
-    slow = UNALIGNED if half and model.head % 8 else 1.0
+    path = "float32" if half and model.head % 8 else dtype
+    times = prices.times_us("gemm", [*forward, *backward], path)
     stream_us = many * q_len * s * (1.0 if half else 2.0) / prices.rate
     return (
-        float(times[:2].sum()) * slow + SCORE_BYTES[0] * stream_us,
-        float(times[2:].sum()) * slow + SCORE_BYTES[1] * stream_us,
+        float(times[:2].sum()) + SCORE_BYTES[0] * stream_us,
+        float(times[2:].sum()) + SCORE_BYTES[1] * stream_us,
     )
 
 
