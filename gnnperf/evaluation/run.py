@@ -54,7 +54,7 @@ def evaluate(
     context.tell = tell
     for path, kind in kinds:
         kind.score(path, context)
-    entries = _entries(context)
+    entries = kernel_entries(context)
     return Evaluation(context, tuple(entries), _summary(context, entries))
 
 
@@ -70,7 +70,8 @@ def _context(settings: Settings) -> Context:
     return Context(settings, predictor, NetworkKernels(predictor.model))
 
 
-def _entries(context: Context) -> list[dict[str, Any]]:
+def kernel_entries(context: Context) -> list[dict[str, Any]]:
+    """An entry for each device, family, type, source and data of the rows scored so far."""
     fields = ("device", "family", "dtype", "source", "data")
     entries = []
     for values, errors in context.scores.keys(*fields):

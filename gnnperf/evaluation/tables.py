@@ -45,7 +45,8 @@ def _score_part(table: KernelTable, context: Context) -> None:
         context.scores.left_out[reason] += int(short.sum())
         table = table.take(~short)
     for reason, mask in questionable(table).items():
-        context.scores.left_out[f"scored, but {reason}"] += int(mask.sum())
+        if mask.any():
+            context.scores.left_out[f"scored, but {reason}"] += int(mask.sum())
     for device in table.device.present():
         rows = np.flatnonzero(table.device.mask(device))
         hardware = find_hardware(device)

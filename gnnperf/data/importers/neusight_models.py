@@ -3,7 +3,7 @@
 `results/opgraph/STEM.csv` gives ops, shapes and edges of one layer (or, fused and Switch, of the
 whole model), `label/DEVICE/STEM.csv` the milliseconds of each op, `label/DEVICE/STEM.json` those
 of the model, `summary/summary.csv` the published predictions. STEM is model-mode-sequence-batch
-and an option. Runs on several GPUs (dp4, tp4, pp4) have no graph here.
+and an option; a run on several GPUs (dp4, tp4, pp4_1) is a parallel plan and no graph.
 """
 
 import json
@@ -28,6 +28,8 @@ PEERS = {"neusight": "neusight", "roofline": "roofline", "habitat": "habitat", "
 _STEM = re.compile(
     r"(?P<model>[^-]+)-(?P<mode>inf|train)-(?P<seq>\d+)-(?P<batch>\d+)(-(?P<option>.+))?"
 )
+_PLAN = re.compile(r"(?P<kind>dp|tp|pp)(?P<ranks>\d+)(_(?P<micro>\d+))?")
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _COLUMNS = {
     Pass.FORWARD: "fw_latency",
     Pass.BACKWARD: "bw_latency",
@@ -97,25 +99,64 @@ def read_models(path: Path, report: ImportReport) -> Iterator[ModelGraph]:
         InputError: A file lacks a column or cannot be parsed.
     """
     root = find_root(path)
-    structures: dict[str, GraphBuilder] = {}
+    structures: dict[tuple[str, int], GraphBuilder] = {}
     for label in read_labels(path, report):
         meta = label.meta
         graph_file = root / "results" / "opgraph" / f"{label.stem}.csv"
-        if meta.option not in ("", "fusion"):
-            report.drop(np.ones(1, np.bool_), f"several GPUs ({meta.option})", meta.id)
+        if _PLAN.fullmatch(meta.option):  # several GPUs: see read_plans
             continue
         if not graph_file.is_file():
             report.drop(np.ones(1, np.bool_), "no op graph in results/opgraph", meta.id)
             continue
-        if label.stem not in structures:
+        key = (label.stem, meta.layers)
+        if key not in structures:
             config = _read_config(root / "data" / "DLmodel_configs" / f"{meta.model}.json")
             nodes = read_nodes(graph_file, trains=meta.mode == "train", config=config)
-            structures[label.stem] = GraphBuilder(nodes, meta.layers or _layers(config))
-        builder = structures[label.stem]
+            structures[key] = GraphBuilder(nodes, meta.layers or _first(config, LAYERS, 1))
+        builder = structures[key]
         graph = builder.graph(replace(meta, layers=builder.layers))
         report.rows += 1
         csv = label.json.with_suffix(".csv")
         yield _with_times(graph, csv) if csv.is_file() else graph
+
+
+def read_plans(path: Path) -> list[tuple[ModelMeta, dict[str, str]]]:
+    """The labels measured on several GPUs as rows of a table of parallel plans.
+
+    Columns as `gnnperf.analytic.plan.predict_iterations` reads them: dp4 splits the batch, tp4
+    the layers, pp4_1 makes four stages of one micro-batch; no optimizer step is inside the time.
+    """
+    root = find_root(path)
+    found = []
+    for label in read_labels(path, ImportReport("neusight")):
+        plan = _PLAN.fullmatch(label.meta.option)
+        if plan is None or not math.isfinite(label.meta.step_us):
+            continue
+        ranks, batch = int(plan["ranks"]), label.meta.batch
+        degree = {"dp": 1, "tp": 1, "pp": 1, plan["kind"]: ranks}
+        micro = batch // ranks if plan["kind"] == "dp" else batch // int(plan["micro"] or 1)
+        config = _read_config(root / "data" / "DLmodel_configs" / f"{label.meta.model}.json")
+        row = {
+            "row_id": label.meta.id,
+            "gpu": label.meta.raw_device,
+            "framework": "HF accelerate and Megatron, eager attention",
+            "model": label.meta.model,
+            "n_gpus": ranks,
+            "nodes": 1,
+            **degree,
+            "global_batch": batch,
+            "micro_batch": max(micro, 1),
+            "seq": label.meta.sequence,
+            "hidden": _first(config, ("hidden_size", "n_embd", "d_model"), 0),
+            "heads": _first(config, ("num_attention_heads", "n_head", "num_heads"), 0),
+            "layers": _first(config, LAYERS, 0),
+            "precision": "fp32",
+            "activation_recompute": "none",
+            "iteration_ms": label.meta.step_us / 1e3,
+            "iteration_ms_how": "measured, optimizer step excluded",
+        }
+        found.append((label.meta, {name: str(value) for name, value in row.items()}))
+    return found
 
 
 def _with_times(graph: ModelGraph, file: Path) -> ModelGraph:
@@ -147,9 +188,9 @@ def _read_config(file: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
-def _layers(config: dict[str, Any]) -> int:
-    names = ("num_hidden_layers", "n_layer", "num_layers")
-    return next((int(config[n]) for n in names if config.get(n)), 1)
+def _first(config: dict[str, Any], names: tuple[str, ...], otherwise: int) -> int:
+    """The first of several spellings of a size that a model's config has."""
+    return next((int(config[n]) for n in names if config.get(n)), otherwise)
 
 
 def _us(times: dict[str, Any], file: Path, name: str) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnperf.data.importers import ImportReport
-from gnnperf.data.importers.neusight_models import read_models
+from gnnperf.data.importers.neusight_models import read_models, read_plans
 from gnnperf.data.model_graphs import (
     ModelGraph,
     Pass,
@@ -161,15 +161,17 @@ def test_inference_has_no_backward_and_dropout_does_nothing(tmp_path: Path) -> N
     assert set(graph.kind.tolist()) == {Pass.FORWARD}
 
 
-def test_labels_without_a_graph_or_on_several_gpus_are_counted(tmp_path: Path) -> None:
+def test_labels_without_a_graph_are_counted_and_several_gpus_are_plans(tmp_path: Path) -> None:
     base = folder(tmp_path, TRAIN)
     label = base / "label/NVIDIA_L4/tiny-train-4-2.json"
     (label.parent / "other-inf-4-2.json").write_text(label.read_text())
     (label.parent / "tiny-train-4-2-tp4.json").write_text(label.read_text())
     report = ImportReport("neusight")
     assert len(list(read_models(tmp_path, report))) == 1
-    assert {f.count for f in report.faults.values()} == {1}
-    assert set(report.faults) == {"several GPUs (tp4)", "no op graph in results/opgraph"}
+    assert {r: f.count for r, f in report.faults.items()} == {"no op graph in results/opgraph": 1}
+    ((meta, row),) = read_plans(tmp_path)
+    assert meta.id == row["row_id"] == "NVIDIA_L4/tiny-train-4-2-tp4"
+    assert (row["tp"], row["dp"], row["n_gpus"], row["iteration_ms"]) == ("4", "1", "4", "5.0")
 
 
 @pytest.mark.parametrize(
