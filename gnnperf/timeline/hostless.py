@@ -7,7 +7,7 @@ import numpy as np
 from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I64, NONE, ExecutionGraph
 from gnnperf.timeline.constants import DeviceConstants
-from gnnperf.timeline.lanes import HOST, Part, RankLanes
+from gnnperf.timeline.lanes import HOST, STREAM, Part, RankLanes
 from gnnperf.timeline.schedule import Link, Links
 
 CONCURRENT = 0.05
@@ -63,7 +63,7 @@ def untraced_lanes(graph: ExecutionGraph, known: DeviceConstants, host: HostDefa
         np.concatenate([gap, np.full(count, known.queue_gap_us)]),
         links,
         np.zeros(len(links)),
-        [HOST, *(f"stream {int(graph.lanes.number[s])}" for s in lanes)],
+        [HOST, *(f"{STREAM} {int(graph.lanes.number[s])}" for s in lanes)],
     )
 
 

@@ -7,15 +7,25 @@ import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind
 from gnnperf.graph.model import F64, I64, NONE, U8, Bool, ExecutionGraph
-from gnnperf.timeline.constants import DeviceConstants, wait_class
+from gnnperf.timeline.constants import DeviceConstants, copy_starts, wait_class
 from gnnperf.timeline.schedule import Link, Links
 from gnnperf.timeline.waves import find_held
-from gnnperf.traces.dependencies import BLOCKING, SYNCHRONIZE, WAITED_US, Call, Waits
+from gnnperf.traces.dependencies import (
+    BLOCKING,
+    SYNCHRONIZE,
+    WAITED_US,
+    Call,
+    Waits,
+    device_period_us,
+    done_us,
+)
 
-RULES = ("chain", "events", "host_waits", "queue_depth", "last_wave", "rendezvous")
+RULES = ("events", "host_waits", "queue_depth", "last_wave", "rendezvous")
 """The rules of a replay that can be left out, one at a time (docs/replay.md)."""
 HOST = "host"
 """Name of the host chain's lane."""
+STREAM = "stream"
+"""What the names of the lanes of the device begin with."""
 NEARLY_FULL = 0.9
 """Share of the queue's depth from which on a slow launch counts as one that was held up."""
 
@@ -102,9 +112,8 @@ def own_cost(graph: ExecutionGraph, waits: Waits, chain: I64, known: DeviceConst
     cost = nodes.duration_us[chain].copy()
     call = waits.call[chain]
     rows = waits.of_kind(EdgeKind.HOST_SYNC)
-    shift = np.where(waits.back[rows] > 0, graph.meta.host_step_us, 0.0)
-    done = nodes.start_us[waits.src[rows]] + nodes.duration_us[waits.src[rows]] - shift
-    waited = np.isin(chain, waits.dst[rows][done > nodes.start_us[waits.dst[rows]]])
+    late = done_us(graph, waits, rows) > nodes.start_us[waits.dst[rows]]
+    waited = np.isin(chain, waits.dst[rows][late])
     copies = call == Call.BLOCKING_COPY
     blocking = np.isin(call, SYNCHRONIZE)
     cost[blocking] = np.minimum(cost[blocking], WAITED_US)
@@ -127,7 +136,7 @@ def _outstanding(graph: ExecutionGraph, chain: I64) -> I64:
     returned = nodes.start_us[chain] + nodes.duration_us[chain]
     device = graph.device_nodes
     device = device[nodes.launch[device] >= 0]
-    period = graph.meta.host_step_us
+    period = device_period_us(graph)
     for lane in np.unique(nodes.lane[device]):
         own = device[nodes.lane[device] == lane]
         issued = np.sort(nodes.start_us[nodes.launch[own]])
@@ -171,7 +180,7 @@ def rank_lanes(
         held = find_held(graph, waits, known, device)
         links = Links.join([links, Links.of(place[held.src], place[held.dst])])
         tail = np.append(tail, held.share)
-    names = [HOST] + [f"stream {int(graph.lanes.number[s])}" for s in streams]
+    names = [HOST] + [f"{STREAM} {int(graph.lanes.number[s])}" for s in streams]
     sizes = [len(node) - len(device), *counts.tolist()]
     return RankLanes(
         sizes, node, part, duration, gap, links, tail, names, len(graph.device_nodes) - len(device)
@@ -207,7 +216,7 @@ def _launches(
             Links.of(place[launch[rows]], place[linked[rows]], kind, lag)
             for rows, kind, lag in (
                 (~copy & ~many, Link.END_START, known.launch_latency_us),
-                (copy, Link.START_START, known.copy_start_us),
+                (copy, Link.START_START, copy_starts(graph, known, linked[copy])),
                 (many, Link.START_START, begun),
             )
         ]
@@ -231,7 +240,7 @@ def _waits(
         )
     if "host_waits" in rules:
         rows, keys = wait_class(graph, waits)
-        lag = np.array([known.return_us[k] for k in keys], np.float64)
+        lag = np.array([known.return_us[str(k)] for k in keys], np.float64)
         keep = (place[waits.src[rows]] >= 0) & (place[waits.dst[rows]] >= 0)
         rows, lag = rows[keep], lag[keep]
         parts.append(

@@ -13,7 +13,7 @@ from gnnperf.errors import GnnperfError
 from gnnperf.graph.model import F64
 from gnnperf.timeline.assemble import StepSchedule, schedule_of
 from gnnperf.timeline.hostless import HostDefaults
-from gnnperf.timeline.lanes import HOST, RULES, Part
+from gnnperf.timeline.lanes import RULES, STREAM, Part
 from gnnperf.timeline.scan import Scan, Times
 from gnnperf.timeline.schedule import Schedule
 
@@ -124,7 +124,7 @@ def run(
     after the same time, at most `steps` times.
     """
     lane = step.schedule.lane_of
-    host = np.array([n == HOST for n in step.lane_names])[lane]
+    host = np.array([not n.startswith(STREAM) for n in step.lane_names])[lane]
     gap = np.where(host, step.schedule.gap_us * host_scale, step.schedule.gap_us)
     duration = durations(step, device_us, host_scale, kernel_scale)
     return solve_step(step, duration, gap, steps)

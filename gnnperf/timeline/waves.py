@@ -11,7 +11,7 @@ import numpy as np
 from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I32, I64, NONE, ExecutionGraph
 from gnnperf.hardware import find_hardware
-from gnnperf.timeline.constants import DeviceConstants
+from gnnperf.timeline.constants import DeviceConstants, copy_starts
 from gnnperf.traces.dependencies import Call, Waits
 
 LATE_US = 3.0
@@ -74,7 +74,7 @@ def ready_times(graph: ExecutionGraph, waits: Waits, known: DeviceConstants, dev
     launch = nodes.launch[device]
     ready = np.where(launch >= 0, end[launch] + known.launch_latency_us, -np.inf)
     early = (launch >= 0) & (waits.call[launch] == Call.BLOCKING_COPY)
-    ready[early] = nodes.start_us[launch[early]] + known.copy_start_us
+    ready[early] = nodes.start_us[launch[early]] + copy_starts(graph, known, device[early])
     follows = np.flatnonzero(nodes.lane[device][1:] == nodes.lane[device][:-1]) + 1
     ready[follows] = np.maximum(ready[follows], end[device[follows - 1]] + known.queue_gap_us)
     place = np.full(graph.num_nodes, NONE, np.int64)

@@ -104,7 +104,7 @@ class _Order:
         self.thread: I32 = nodes.lane[nodes.launch[self.work]]
         self.streams = {int(s): np.flatnonzero(self.lane == s) for s in np.unique(self.lane)}
         self.by_thread = {int(t): np.flatnonzero(self.thread == t) for t in np.unique(self.thread)}
-        self.period = graph.meta.host_step_us
+        self.period = device_period_us(graph)
 
     def before(self, stream: int, time: float, skip: int = 0) -> tuple[int, int]:
         """The last work issued on a stream before a time, and how many steps back it lies.
@@ -138,6 +138,20 @@ class _Order:
     def end_of(self, work: int, back: int) -> float:
         """End of a work on this step's clock."""
         return float(self.end[work]) - (self.period if back else 0.0)
+
+
+def device_period_us(graph: ExecutionGraph) -> float:
+    """After how long the device's work recurs: its period, else the host's; NaN if unknown."""
+    meta = graph.meta
+    return meta.device_period_us if np.isfinite(meta.device_period_us) else meta.host_step_us
+
+
+def done_us(graph: ExecutionGraph, waits: "Waits", rows: I64) -> F64:
+    """[r] recorded end of what each wait waits for, on the clock of this step."""
+    nodes = graph.nodes
+    source = waits.src[rows]
+    shift = np.where(waits.back[rows] > 0, device_period_us(graph), 0.0)
+    return np.asarray(nodes.start_us[source] + nodes.duration_us[source] - shift, np.float64)
 
 
 def classify_calls(graph: ExecutionGraph) -> U8:
@@ -264,21 +278,26 @@ def _waited_for(
         return known
     last = [order.before(stream, time) for stream in order.streams]
     agreeing = [(w, b) for w, b in last if w != NONE and order.end_of(w, b) <= until + TOLERANCE_US]
+    running = [p for p in agreeing if order.end_of(*p) > time]
     if call == Call.WAIT_DEVICE:
         return agreeing
     if call == Call.FREE:
-        return [p for p in agreeing if order.end_of(*p) > time]
-    if until - time > WAITED_US:
-        running = [p for p in agreeing if order.end_of(*p) > time]
-        return [max(running, key=lambda p: order.end_of(*p))] if running else []
-    if call == Call.WAIT_EVENT:
-        return []
-    number = int(nodes.stream[node])
-    stream = next(
-        (s for s in order.streams if int(graph.lanes.number[s]) == number),
-        order.stream_of_thread(int(nodes.lane[node]), time),
-    )
-    return [(w, b) for w, b in agreeing if int(nodes.lane[w]) == stream]
+        return running
+    stream = _named_stream(graph, order, node)
+    if call == Call.WAIT_STREAM and stream is None and until - time <= WAITED_US:
+        stream = order.stream_of_thread(int(nodes.lane[node]), time)
+    if call == Call.WAIT_STREAM and stream is not None:
+        return [(w, b) for w, b in agreeing if int(nodes.lane[w]) == stream]
+    waited = until - time > WAITED_US and running
+    return [max(running, key=lambda p: order.end_of(*p))] if waited else []
+
+
+def _named_stream(graph: ExecutionGraph, order: _Order, node: int) -> int | None:
+    """The lane that a call names by number (NONE: nothing ran there); None if it names none."""
+    number = int(graph.nodes.stream[node])
+    if number == NONE:
+        return None
+    return next((s for s in order.streams if int(graph.lanes.number[s]) == number), NONE)
 
 
 def _woken(graph: ExecutionGraph) -> list[tuple[int, int]]:

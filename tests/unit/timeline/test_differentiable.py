@@ -16,7 +16,7 @@ from gnnperf.timeline.schedule import Links, Schedule
 MakeSchedule = Callable[[int], Schedule]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_gradients_are_finite_differences(make_schedule: MakeSchedule, seed: int) -> None:
     schedule = make_schedule(seed)
@@ -49,7 +49,7 @@ def test_gradients_are_finite_differences(make_schedule: MakeSchedule, seed: int
     assert slope == pytest.approx(float(ahead - behind) / (2 * h), rel=1e-4, abs=1e-4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_gradient_of_an_end_marks_its_critical_path(
     make_schedule: MakeSchedule, seed: int

@@ -15,7 +15,7 @@ Simulate = Callable[[Schedule], tuple[list[float], list[float]]]
 MakeSchedule = Callable[[int], Schedule]
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_equals_the_event_simulator(
     brute_force: Simulate, make_schedule: MakeSchedule, seed: int
