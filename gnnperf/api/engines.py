@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 F64 = NDArray[np.float64]
 
+COVERAGE = 0.9
+"""Share of measured times that an interval is meant to hold."""
 ANALYTIC_SPREAD = 2.0
 """The analytic engine's times are given as time / spread to time * spread: no fit stands behind
 them, and on measured kernels of GPUs of the catalogue nine in ten lie in such a band."""
@@ -50,18 +52,7 @@ class AnalyticEngine:
     def times(self, graph: ExecutionGraph, described: Description, hardware: Hardware) -> Times:
         """See `Engine`."""
         us = device_time(described.batch, hardware).total_us
-        return Times(us, us / ANALYTIC_SPREAD, us * ANALYTIC_SPREAD, 0.9)
-
-
-class MeasuredEngine:
-    """The times of the trace itself: replay."""
-
-    name = "measured"
-
-    def times(self, graph: ExecutionGraph, described: Description, hardware: Hardware) -> Times:
-        """See `Engine`; rows without a measured time are NaN."""
-        us = graph.nodes.duration_us[described.node]
-        return Times(us, us, us, 0.9)
+        return Times(us, us / ANALYTIC_SPREAD, us * ANALYTIC_SPREAD, COVERAGE)
 
 
 class NetworkEngine:

@@ -3,15 +3,17 @@
 import platform as machine
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gnnperf.api.engines import AnalyticEngine, Engine, MeasuredEngine, NetworkEngine
+from gnnperf.api.engines import COVERAGE, AnalyticEngine, Engine, NetworkEngine, Times
 from gnnperf.api.evidence import fill_unknown
+from gnnperf.api.placing import Placement, place, replayed
 from gnnperf.api.prediction import Estimate, Prediction
 from gnnperf.api.step import (
     RankTimes,
@@ -24,15 +26,15 @@ from gnnperf.api.step import (
 )
 from gnnperf.errors import InputError
 from gnnperf.graph import ExecutionGraph, Job, Rendezvous
-from gnnperf.hardware import Hardware, find_hardware, get_hardware
-from gnnperf.ops import OpBatch, describe
-from gnnperf.ops.lower import lower
+from gnnperf.hardware import Hardware
+from gnnperf.ops import Description, OpBatch, describe
 from gnnperf.timeline.breakdown import breakdown
-from gnnperf.timeline.replay import Result, StepSchedule, schedule_of
-from gnnperf.traces import step_time_us
+from gnnperf.timeline.replay import Result, schedule_of
 
 if TYPE_CHECKING:
     from gnnperf.nn.predict import KernelModel, OpPrediction
+
+F64 = NDArray[np.float64]
 
 ENGINES = ("gnn", "analytic", "measured")
 HOST_BOUND, DEVICE_BOUND = 0.9, 0.1
@@ -51,10 +53,11 @@ class Options:
 
 
 class Predictor:
-    """Predicts kernels and steps with one engine."""
+    """Predicts kernels and steps with one engine; without one it replays measured times."""
 
-    def __init__(self, engine: Engine, model: "KernelModel | None" = None) -> None:
+    def __init__(self, engine: Engine | None, model: "KernelModel | None" = None) -> None:
         self.engine, self.model = engine, model
+        self.name = "measured" if engine is None else engine.name
 
     @classmethod
     def load(
@@ -78,13 +81,13 @@ class Predictor:
         if name == "analytic":
             return cls(AnalyticEngine())
         if name == "measured":
-            return cls(MeasuredEngine())
+            return cls(None)
         return cls.load(checkpoint)
 
     def predict_ops(self, batch: OpBatch, hardware: Hardware, **how: Any) -> "OpPrediction":  # noqa: ANN401
         """Predict rows of device work; see `gnnperf.nn.predict.KernelModel.predict`."""
         if self.model is None:
-            raise InputError(f"the {self.engine.name} engine has no network", remedy="use gnn")
+            raise InputError(f"the {self.name} engine has no network", remedy="use gnn")
         return self.model.predict(batch, hardware, **how)
 
     def predict(
@@ -118,55 +121,54 @@ class Predictor:
         """
         options = options or Options()
         job = graph if isinstance(graph, Job) else Job((graph,), Rendezvous.none())
-        own = _own_hardware(job)
-        target = _target(own, hardware)
-        moved = own is None or target.name != own.name
-        if moved and self.engine.name == "measured":
-            raise InputError(
-                f"the measured engine replays on the trace's own device, not on {target.name}",
-                remedy="use the engine gnn or analytic",
-            )
-        job, notes = _placed(job, target)
-        ranks, more = self._rank_times(job, target, own, moved)
-        step = schedule_of(job)
+        put = replayed if self.engine is None else place
+        placed = put(job, hardware)
+        ranks, warnings = self._rank_times(placed)
+        step = schedule_of(placed.job)
+        options = options or Options()
         result = solve(step, ranks, [r.time_us for r in ranks], options.kernel_scale)
-        solved = _Solved(job, target, moved, ranks, step, result)
-        return self._prediction(solved, options, measured, [*notes, *more]), result
+        solved = Solved(placed, ranks, result)
+        return self._prediction(solved, options, measured, warnings), result
 
-    def _rank_times(
-        self, job: Job, target: Hardware, own: Hardware | None, moved: bool
-    ) -> tuple[list[RankTimes], list[str]]:
+    def _rank_times(self, placed: Placement) -> tuple[list[RankTimes], list[str]]:
         ranks, warnings = [], Counter[str]()
-        for graph in job.graphs:
+        for graph in placed.job.graphs:
             described = describe(graph)
-            times = self.engine.times(graph, described, target)
             measured = graph.nodes.duration_us[described.node]
-            if self.engine.name != "measured":
-                times = fill_unknown(times, described, measured, own, target)
+            times = self._times(graph, described, placed, measured)
             for line in times.warnings:
                 warnings[line] += 1
             for what, count in described.assumed.items():
                 warnings[f"assumed: {what} ({count} ops)"] += 1
-            shown = np.full(len(measured), np.nan) if moved else measured
+            shown = np.full(len(measured), np.nan) if placed.moved else measured
             ranks.append(RankTimes(described, times.time_us, times.low_us, times.high_us, shown))
         return ranks, [w if n == 1 else f"{w} [on {n} ranks]" for w, n in warnings.items()]
 
+    def _times(
+        self, graph: ExecutionGraph, described: Description, placed: Placement, measured_us: F64
+    ) -> Times:
+        if self.engine is None or placed.target is None:
+            return Times(measured_us, measured_us, measured_us, COVERAGE)
+        times = self.engine.times(graph, described, placed.target)
+        return fill_unknown(times, described, measured_us, placed.own, placed.target)
+
     def _prediction(
         self,
-        solved: "_Solved",
+        solved: "Solved",
         options: Options,
         measured: tuple[float, str] | None,
         notes: list[str],
     ) -> Prediction:
-        job, result = solved.job, solved.result
-        if solved.moved:
+        placed, result = solved.placed, solved.result
+        job = placed.job
+        if placed.moved:
             measured = None
         elif measured is None:
-            measured = measured_step(job)
+            measured = measured_step(result)
         predicted, scale = result.iteration_us, options.kernel_scale
         low, high = predicted, predicted
         if options.details:
-            low, high = interval(solved.step, solved.ranks, scale, predicted)
+            low, high = interval(result.step, solved.ranks, scale, predicted)
         unknown: Counter[str] = Counter()
         for rank in solved.ranks:
             unknown.update(rank.described.unknown)
@@ -174,10 +176,10 @@ class Predictor:
         path = path_items(result) if options.details else ()
         warnings = [w for g in job.graphs for w in g.meta.warnings]
         warnings += [f"timeline: {a}, since the trace does not show it" for a in result.assumed]
-        warnings += notes
+        warnings += [*placed.notes, *notes]
         return Prediction(
             iteration_time_us=Estimate(
-                predicted, low, high, 0.9, None if measured is None else measured[0]
+                predicted, low, high, COVERAGE, None if measured is None else measured[0]
             ),
             breakdown_us=parts,
             by_family=family_totals(solved.ranks),
@@ -190,19 +192,20 @@ class Predictor:
         )
 
     def _provenance(
-        self, solved: "_Solved", measured: tuple[float, str] | None, parts: dict[str, float]
+        self, solved: "Solved", measured: tuple[float, str] | None, parts: dict[str, float]
     ) -> dict[str, Any]:
-        metas = [g.meta for g in solved.job.graphs]
+        placed = solved.placed
+        metas = [g.meta for g in placed.job.graphs]
         checkpoint = None if self.model is None else self.model.identity
         return {
             "source": ", ".join(dict.fromkeys(Path(m.source).name for m in metas)),
             "trace_sha256": list(dict.fromkeys(m.sha256 for m in metas)),
             "ranks": [m.rank for m in metas],
             "step_name": metas[0].step_name or "the whole trace",
-            "engine": self.engine.name,
+            "engine": self.name,
             "checkpoint": checkpoint,
-            "hardware": solved.hardware.name,
-            "moved": solved.moved,
+            "hardware": placed.label,
+            "moved": placed.moved,
             "how": solved.result.how,
             "bound": bound_of(solved, parts),
             "measured_how": None if measured is None else measured[1],
@@ -215,12 +218,11 @@ class Predictor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Solved:
-    job: Job
-    hardware: Hardware
-    moved: bool
+class Solved:
+    """A job on a device, its times, its timeline."""
+
+    placed: Placement
     ranks: Sequence[RankTimes]
-    step: StepSchedule
     result: Result
 
 
@@ -240,56 +242,31 @@ def default_checkpoint() -> Path:
     )
 
 
-def measured_step(job: Job) -> tuple[float, str] | None:
-    """The step time that a job's own trace holds, the median over its ranks, and what it is."""
-    times = [step_time_us(g) for g in job.graphs]
+def measured_step(result: Result) -> tuple[float, str] | None:
+    """What the trace itself measured of that which the timeline computes, the median of ranks."""
+    metas = [g.meta for g in result.step.job.graphs]
+    if all(m.device_type == "cpu" for m in metas):
+        times, what = [m.host_step_us for m in metas], "step on the host"
+    elif result.step.periodic:
+        times = [m.device_period_us for m in metas]
+        what = "first kernel of the step to first kernel of the next"
+        if not np.isfinite(times).any():
+            times, what = [m.host_step_us for m in metas], "step on the host"
+    else:
+        times, what = [m.device_span_us for m in metas], "first to last kernel of the step"
     known = [t for t in times if np.isfinite(t)]
-    if not known:
-        return None
-    return float(np.median(known)), "in the trace, under the profiler"
+    return (float(np.median(known)), f"{what}, under the profiler") if known else None
 
 
-def bound_of(solved: _Solved, parts: dict[str, float]) -> str:
+def bound_of(solved: Solved, parts: dict[str, float]) -> str:
     """In words: does the host or the device set the time of the step?"""
-    if solved.hardware.kind == "cpu":
+    if solved.placed.on_host:
         return "runs on the host"
     whole = solved.result.iteration_us or 1.0
-    free = solve(solved.step, solved.ranks, [r.time_us for r in solved.ranks], 0.0)
+    free = solve(solved.result.step, solved.ranks, [r.time_us for r in solved.ranks], 0.0)
     idle = parts["host_bound_idle"] / whole
     if free.iteration_us >= HOST_BOUND * whole:
         return f"host-bound (with free device work it would take {free.iteration_us / whole:.0%})"
     if idle <= DEVICE_BOUND:
         return f"device-bound (the device idles {idle:.0%} of the step)"
     return f"bound by both (the device idles {idle:.0%} of the step)"
-
-
-def _own_hardware(job: Job) -> Hardware | None:
-    meta = job.graphs[0].meta
-    if meta.device:
-        return find_hardware(meta.device)
-    return get_hardware("cpu") if meta.device_type == "cpu" else None
-
-
-def _target(own: Hardware | None, hardware: str | Hardware | None) -> Hardware:
-    if isinstance(hardware, Hardware):
-        return hardware
-    if hardware is not None:
-        return get_hardware(hardware)
-    if own is None:
-        raise InputError(
-            "the trace names no device that gnnperf knows",
-            remedy="give --hardware (`gnnperf hardware list` shows the names)",
-        )
-    return own
-
-
-def _placed(job: Job, target: Hardware) -> tuple[Job, list[str]]:
-    """The job with its leaf ops as device work where it was recorded on a CPU and goes to a GPU."""
-    on_device = all(len(g.device_nodes) for g in job.graphs)
-    if target.kind == "cpu" and on_device:
-        raise InputError(f"a trace of a GPU cannot be put on {target.name}", remedy="choose a GPU")
-    if on_device or target.kind == "cpu":
-        return job, []
-    lowered = tuple(g if len(g.device_nodes) else lower(g) for g in job.graphs)
-    note = "recorded without a GPU: its leaf ops with shapes became device work"
-    return replace(job, graphs=lowered), [note]

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help=".parquet: a kernel table of every measured op with shapes; .npz: the execution graphs",
+        help=".parquet: a kernel table of every measured op with shapes; .npz: execution graphs",
     )
 
 
