@@ -121,6 +121,37 @@ class ModelGraph:
         return np.flatnonzero(np.diff(self.owner, prepend=-1)).astype(np.int32)
 
 
+@dataclass(frozen=True, eq=False)
+class PieceEdges:
+    """Edges between pieces of work of one graph or of several, one after the other."""
+
+    source: NDArray[np.int64]
+    """[e] piece that comes first"""
+    destination: NDArray[np.int64]
+    """[e] piece that follows, or that reads what the source wrote"""
+    data: NDArray[np.bool_]
+    """[e] True: a tensor flows from node to node; False: order of launch"""
+
+
+def piece_edges(graphs: Sequence[ModelGraph]) -> PieceEdges:
+    """Data edges between the main pieces of nodes, and launch order between all pieces.
+
+    The repeated layer stands once: what flows into its next copy flows back into it.
+    """
+    source, destination, data, start = [], [], [], 0
+    for graph in graphs:
+        main, count = graph.main_work().astype(np.int64), len(graph.batch)
+        order = np.arange(max(count - 1, 0))
+        source += [main[graph.src] + start, order + start]
+        destination += [main[graph.dst] + start, order + 1 + start]
+        data += [np.ones(len(graph.src), np.bool_), np.zeros(len(order), np.bool_)]
+        start += count
+    if not source:
+        empty = np.zeros(0, np.int64)
+        return PieceEdges(empty, empty, np.zeros(0, np.bool_))
+    return PieceEdges(np.concatenate(source), np.concatenate(destination), np.concatenate(data))
+
+
 def unrolled(graph: ModelGraph) -> tuple[I32, I32, I32]:
     """The whole step: [m] node that each instance is a copy of, [k] source, [k] destination.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from gnnperf.analytic import device_time
 from gnnperf.api.engines import ANALYTIC_SPREAD
+from gnnperf.data.model_graphs import PieceEdges
 from gnnperf.evaluation.scores import F64
 from gnnperf.hardware import Hardware
 from gnnperf.ops import OpBatch
@@ -38,15 +39,19 @@ class Predicted:
 class KernelPredictor(Protocol):
     """Predicts rows of device work."""
 
-    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
-        """[n] times on a device, as measured in the way stated."""
+    def predict(
+        self, batch: OpBatch, hardware: Hardware, how: How, edges: PieceEdges | None = None
+    ) -> Predicted:
+        """[n] times on a device, as measured in the way stated; `edges` join rows of a model."""
         ...
 
 
 class AnalyticKernels:
     """Formulas alone; where the launch is inside the measured time, the device's is added."""
 
-    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
+    def predict(
+        self, batch: OpBatch, hardware: Hardware, how: How, edges: PieceEdges | None = None
+    ) -> Predicted:
         """See `KernelPredictor`."""
         launch = hardware.launch_overhead_us if how.launch_included else 0.0
         us = device_time(batch, hardware).total_us + launch
@@ -59,11 +64,17 @@ class NetworkKernels:
     def __init__(self, model: "KernelModel") -> None:
         self.model = model
 
-    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
+    def predict(
+        self, batch: OpBatch, hardware: Hardware, how: How, edges: PieceEdges | None = None
+    ) -> Predicted:
         """See `KernelPredictor`."""
+        from gnnperf.nn.predict import RowEdges
+
+        joined = None if edges is None else RowEdges(edges.source, edges.destination, edges.data)
         found = self.model.predict(
             batch,
             hardware,
+            edges=joined,
             source=how.source,
             framework=how.framework,
             kernel_source=how.kernel_source,

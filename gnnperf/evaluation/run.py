@@ -65,9 +65,11 @@ def _context(settings: Settings) -> Context:
         predictor = Predictor.of_engine("analytic")
         return Context(settings, predictor, AnalyticKernels())
     predictor = Predictor.load(settings.checkpoint)
-    if predictor.model is None:
+    model = predictor.model
+    if model is None:
         raise InputError("the checkpoint holds no network of kernels")
-    return Context(settings, predictor, NetworkKernels(predictor.model))
+    mlp = NetworkKernels(model.without_edges())
+    return Context(settings, predictor, NetworkKernels(model), mlp)
 
 
 def kernel_entries(context: Context) -> list[dict[str, Any]]:

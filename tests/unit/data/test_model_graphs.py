@@ -15,6 +15,7 @@ from gnnperf.data.model_graphs import (
     Pass,
     Span,
     load_graphs,
+    piece_edges,
     save_graphs,
     unrolled,
 )
@@ -139,6 +140,19 @@ def test_the_unrolled_step_has_every_layer_in_a_row(tmp_path: Path) -> None:
     for _ in range(len(template)):
         level[dst] = np.maximum(level[dst], level[src] + 1)
     assert level.max() < len(template)
+
+
+def test_pieces_are_joined_by_tensors_and_by_order(tmp_path: Path) -> None:
+    graph = only(folder(tmp_path, TRAIN))
+    joined = piece_edges([graph, graph])
+    pieces = len(graph.batch)
+    assert joined.data.sum() == 2 * len(graph.src)
+    assert (~joined.data).sum() == 2 * (pieces - 1)
+    first = joined.source < pieces
+    assert (first == (joined.destination < pieces)).all()  # none from model to model
+    assert np.array_equal(joined.source[first] + pieces, joined.source[~first])
+    owners = graph.owner[joined.destination[first & joined.data]]
+    assert sorted(owners.tolist()) == sorted(graph.dst.tolist())
 
 
 def test_graphs_come_back_from_a_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from gnnperf.api.predictor import Predictor
 from gnnperf.data.importers import ImportReport
+from gnnperf.data.model_graphs import PieceEdges
 from gnnperf.data.tables import KERNEL_TABLE, KernelTable, Names, family_dims, make_table
 from gnnperf.evaluation.context import Context, Settings
 from gnnperf.evaluation.kernel_models import How, Predicted
@@ -21,7 +22,9 @@ class Fixed:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, How]] = []
 
-    def predict(self, batch: OpBatch, hardware: Hardware, how: How) -> Predicted:
+    def predict(
+        self, batch: OpBatch, hardware: Hardware, how: How, edges: PieceEdges | None = None
+    ) -> Predicted:
         self.asked.append((hardware.name, len(batch), how))
         times = np.full(len(batch), 100.0)
         return Predicted(times, times - 20, times + 20)
