@@ -73,7 +73,7 @@ def _record_ops(args: argparse.Namespace, console: Console) -> None:
     path = args.out / f"ops-{device}-{args.threads}t.parquet"
     with tempfile.TemporaryDirectory() as scratch, _progress(console) as bar:
         trace = Path(scratch) / "ops.json"
-        share = 0.02 if args.quick else 1.0
+        share = 0.001 if args.quick else 1.0  # one size of each op
         task = bar.add_task("ops", total=op_cases.number_of_cases(share))
         times = op_timing.time_ops(
             device, args.threads, trace, share, track=lambda _: bar.advance(task)
