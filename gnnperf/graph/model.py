@@ -43,8 +43,8 @@ class Nodes:
     parent: I32
     """[n] host nodes: the enclosing host node of the same thread; NONE at top level"""
     op: I32
-    """[n] runtime and device nodes: the innermost host op that issued them (an annotation only where
-    no op encloses them); NONE if unlinked"""
+    """[n] runtime and device nodes: the innermost host op that issued them (an annotation only
+    where no op encloses them); NONE if unlinked"""
     launch: I32
     """[n] device nodes: the runtime call that enqueued them; NONE if not in the trace"""
     scope: I32
