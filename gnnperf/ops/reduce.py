@@ -45,7 +45,7 @@ def _kept(call: Call, x: TensorSpec, dim_at: int | None) -> int:
     if dim_at is None or dim_at >= len(call.args):
         return 1
     dim = call.value(dim_at)
-    if dim is None and call.values:
+    if dim is None and any(value is not None for value in call.values):
         return 1
     if dim is None:
         call.assume("reduction over everything")
