@@ -65,14 +65,12 @@ def read_kernels(path: Path, report: ImportReport) -> Iterator[KernelTable]:
     Raises:
         InputError: Nothing of the kind in the path, or a column is missing.
     """
-    if path.is_file():
-        yield from _read_tidy(path, report)
+    tidy = path / "kernels.parquet" if path.is_dir() else path
+    if tidy.is_file():
+        yield from _read_tidy(tidy, report)
         return
     files = public_files(path)
-    tidy = path / "kernels.parquet"
-    if not files and tidy.is_file():
-        yield from _read_tidy(tidy, report)
-    elif not files:
+    if not files:
         raise InputError(
             "no *_perf.parquet under a folder systems/data and no kernels.parquet",
             path=path,
@@ -83,7 +81,9 @@ def read_kernels(path: Path, report: ImportReport) -> Iterator[KernelTable]:
 
 
 def public_files(path: Path) -> list[Path]:
-    """The performance tables of the public layout below a folder."""
+    """The performance tables of the public layout below a folder that holds no tidy table."""
+    if not path.is_dir() or (path / "kernels.parquet").is_file():
+        return []
     return sorted(
         p for p in path.rglob("*_perf.parquet") if "data" in p.relative_to(path).parts[:-5]
     )

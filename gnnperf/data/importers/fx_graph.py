@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ def _node(row: dict[str, str], inputs: tuple[FxNode, ...], facts: dict[str, Any]
     return replace(node, contiguous=not is_view_made_strided(node))
 
 
+@lru_cache(maxsize=65536)
 def _literal(text: str) -> Any:  # noqa: ANN401
-    return ast.literal_eval(text)
+    return ast.literal_eval(text)  # the same few shapes again and again
 
 
 def _shape(value: Iterable[Any]) -> tuple[int, ...]:
