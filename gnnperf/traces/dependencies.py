@@ -90,7 +90,7 @@ class Waits:
 class _Order:
     """The device work of a graph in the order of its launches, per stream."""
 
-    def __init__(self, graph: ExecutionGraph) -> None:
+    def __init__(self, graph: ExecutionGraph, call: U8) -> None:
         nodes = graph.nodes
         self.start: F64 = nodes.start_us
         self.end: F64 = nodes.start_us + nodes.duration_us
@@ -104,7 +104,14 @@ class _Order:
         self.thread: I32 = nodes.lane[nodes.launch[self.work]]
         self.streams = {int(s): np.flatnonzero(self.lane == s) for s in np.unique(self.lane)}
         self.by_thread = {int(t): np.flatnonzero(self.thread == t) for t in np.unique(self.thread)}
+        self.collective: Bool = nodes.kind == NodeKind.COLLECTIVE
         self.period = device_period_us(graph)
+        self._stream_issued = {s: self.issued[rows] for s, rows in self.streams.items()}
+        self._thread_issued = {t: self.issued[rows] for t, rows in self.by_thread.items()}
+        records = np.flatnonzero((nodes.event != NONE) & (nodes.stream != NONE))
+        records = records[call[records] == Call.RECORD]
+        self.records = records[np.lexsort((nodes.start_us[records], nodes.event[records]))]
+        self.recorded: I64 = nodes.event[self.records]
 
     def before(self, stream: int, time: float, skip: int = 0) -> tuple[int, int]:
         """The last work issued on a stream before a time, and how many steps back it lies.
@@ -112,7 +119,7 @@ class _Order:
         `skip` works later than that one are passed over. (NONE, 0) where there is none.
         """
         rows = self.streams[stream]
-        place = int(np.searchsorted(self.issued[rows], time)) - 1 - skip
+        place = int(np.searchsorted(self._stream_issued[stream], time)) - 1 - skip
         if place >= 0:
             return int(self.work[rows[place]]), 0
         if np.isfinite(self.period) and place >= -len(rows):
@@ -124,7 +131,7 @@ class _Order:
         rows = self.by_thread.get(thread)
         if rows is None:
             return NONE
-        place = int(np.searchsorted(self.issued[rows], time))
+        place = int(np.searchsorted(self._thread_issued[thread], time))
         return int(self.work[rows[place]]) if place < len(rows) else NONE
 
     def stream_of_thread(self, thread: int, time: float) -> int:
@@ -132,7 +139,7 @@ class _Order:
         rows = self.by_thread.get(thread)
         if rows is None:
             return NONE
-        place = int(np.searchsorted(self.issued[rows], time)) - 1
+        place = int(np.searchsorted(self._thread_issued[thread], time)) - 1
         return int(self.lane[rows[place]]) if place >= 0 else NONE
 
     def end_of(self, work: int, back: int) -> float:
@@ -189,7 +196,7 @@ def _blocks(graph: ExecutionGraph, device: I64) -> Bool:
 def find_waits(graph: ExecutionGraph) -> Waits:
     """The dependencies that one step's runtime calls imply; see the module's text."""
     call = classify_calls(graph)
-    order = _Order(graph)
+    order = _Order(graph, call)
     rows: list[tuple[int, int, int, int]] = []
     for node in _in_time(graph, np.flatnonzero(call == Call.HOLD_STREAM)):
         rows += [(s, d, EdgeKind.EVENT_WAIT, b) for s, d, b in _held(graph, order, node)]
@@ -229,12 +236,12 @@ def _recorded(graph: ExecutionGraph, order: _Order, node: int) -> list[tuple[int
     event = int(nodes.event[node])
     if event == NONE:
         return None
-    same = np.flatnonzero((nodes.event == event) & (nodes.start_us < nodes.start_us[node]))
-    same = same[nodes.stream[same] != NONE]
-    same = same[[graph.name_of(int(i)).find("EventRecord") >= 0 for i in same]]
-    if not len(same):
+    low, high = np.searchsorted(order.recorded, [event, event + 1])
+    same = order.records[low:high]
+    place = int(np.searchsorted(nodes.start_us[same], nodes.start_us[node])) - 1
+    if place < 0:
         return None
-    record = int(same[np.argmax(nodes.start_us[same])])
+    record = int(same[place])
     number = int(nodes.stream[record])
     lanes = [s for s in order.streams if int(graph.lanes.number[s]) == number]
     found = [order.before(s, float(nodes.start_us[record])) for s in lanes]
@@ -251,9 +258,10 @@ def _held(graph: ExecutionGraph, order: _Order, node: int) -> list[tuple[int, in
     known = _recorded(graph, order, node)
     if known is not None:
         return [(w, target, b) for w, b in known if nodes.lane[w] != nodes.lane[target]]
+    collective, own = order.collective, int(nodes.lane[target])
     found = []
     for stream in order.streams:
-        if stream == int(nodes.lane[target]):
+        if stream == own:
             continue
         for skip in range(FALL_BACK):
             work, back = order.before(stream, time, skip)
@@ -262,7 +270,7 @@ def _held(graph: ExecutionGraph, order: _Order, node: int) -> list[tuple[int, in
             if order.end_of(work, back) <= order.start[target] + TOLERANCE_US:
                 found.append((work, target, back))
                 break
-            if NodeKind.COLLECTIVE not in (nodes.kind[work], nodes.kind[target]):
+            if not (collective[work] or collective[target]):
                 break
     return found
 
