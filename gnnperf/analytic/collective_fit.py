@@ -10,7 +10,7 @@ import csv
 import gzip
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gnnperf.analytic.collectives import FITTED, Coefficients, Terms, evaluate
 from gnnperf.analytic.sigmoid import fit_sigmoid, sigmoid_time_us
-from gnnperf.analytic.sweeps import SIZE_NAMES, Case, read_cases, size_class
+from gnnperf.analytic.sweeps import OVER_NODES, SIZE_NAMES, Case, read_cases, size_class
 from gnnperf.analytic.wiring import BRIDGE
 
 F64 = NDArray[np.float64]
@@ -48,13 +48,14 @@ RIDGE = 0.05
 """Weight of the distance (in logarithms) from START, against coefficients that no row shows."""
 
 
-def read_rows(folder: Path) -> list[dict[str, str]]:
+def read_rows(folder: Path, every: bool = False) -> list[dict[str, str]]:
     """Rows of the three tables that tell the time of NCCL (or oneCCL), each once.
 
     Left out, here and in the scores: other libraries' one-shot kernels, pipeweave's H100 pairs
     (the data's own notes doubt them), and what the profiler-based sources (vidur, pipeweave)
     say below 1 MiB, where most of the time is waiting for the slower rank; vidur's A100 pairs of
     nodes, whose network is not stated, and its A40 pairs, which did not use their bridge (4 GB/s).
+    `every` keeps all of them.
     """
     seen: set[tuple[str, ...]] = set()
     rows = []
@@ -64,7 +65,7 @@ def read_rows(folder: Path) -> list[dict[str, str]]:
             for row in csv.DictReader(file):
                 source = row.get("source") or row.get("source_file") or ""
                 key = (row["bytes"], row["time_us"], row["collective"], row["n_gpus"])
-                if key in seen or not _fair(row, source):
+                if key in seen or not (every or _fair(row, source)):
                     continue
                 seen.add(key)
                 rows.append(row)
@@ -214,8 +215,18 @@ def _scale(case: Case) -> float:
 
 
 def by_link(case: Case) -> str:
-    """The generation of links, and whether the network was used: what is left out together."""
+    """The generation of links: what is left out together."""
     return case.platform.intra_node.name
+
+
+def inside_nodes(case: Case) -> Case:
+    """The rows of a case whose groups lie in one node."""
+    keep = case.terms.levels == 0
+    parts = {f.name: getattr(case.terms, f.name)[keep] for f in fields(Terms)}
+    return replace(
+        case, rows=case.rows[keep], terms=Terms(**parts), bytes=case.bytes[keep],
+        measured_us=case.measured_us[keep],
+    )  # fmt: skip
 
 
 def by_platform(case: Case) -> str:
@@ -236,14 +247,15 @@ def held_out(
 def report(
     cases: Sequence[Case], group: Callable[[Case], str]
 ) -> tuple[list[str], dict[str, list[float]]]:
-    """A table of errors on groups left out, and the 90 % interval that follows from them."""
+    """A table of errors inside nodes on groups left out, and the 90 % intervals that follow."""
     lines = [
         "| left out | size | rows | here | alpha-beta | sigmoid (rows) |",
         "|---|---|---|---|---|---|",
     ]
     ratios: list[list[F64]] = [[], [], []]
-    for link, rest, out in held_out(cases, group):
+    for link, rest, left in held_out(cases, group):
         c, plain, seed = fit(rest), alpha_beta(rest), sigmoid(rest)
+        out = [inside_nodes(case) for case in left]
         models: list[Model] = [lambda case, c=c: evaluate(c, case.terms), plain, seed]  # type: ignore[misc]
         size = np.concatenate([size_class(case.bytes) for case in out])
         time = np.concatenate([case.measured_us for case in out])
@@ -269,6 +281,17 @@ def report(
     return lines, bounds
 
 
+def over_nodes(c: Coefficients, cases: Sequence[Case]) -> list[float]:
+    """The 90 % interval over nodes, from every network, also those that no table states."""
+    groups: dict[tuple[str, float], list[F64]] = {}
+    for case in cases:
+        mine, link = case.terms.levels > 0, case.platform.inter_node
+        if link is not None and mine.any():
+            ratio = case.measured_us[mine] / evaluate(c, case.terms)[mine]
+            groups.setdefault((case.device, link.bandwidth_gb_per_s), []).append(ratio)
+    return [round(float(v), 3) for v in _balanced([np.concatenate(g) for g in groups.values()])]
+
+
 def _balanced(groups: list[F64]) -> F64:
     """Quantiles 5 and 95 % of the mean over groups' distributions: no group outweighs another."""
     values = np.concatenate(groups)
@@ -283,6 +306,7 @@ def main(arguments: Sequence[str]) -> None:
     cases, refused = read_cases(read_rows(Path(arguments[0])))
     c = fit(cases)
     lines, bounds = report(cases, by_link)
+    bounds[OVER_NODES] = over_nodes(c, read_cases(read_rows(Path(arguments[0]), every=True))[0])
     lines += ["", *report(cases, by_platform)[0]]
     shown = {
         f.name: [round(v, 4) for v in value] if isinstance(value, tuple) else round(value, 4)
@@ -299,7 +323,8 @@ HEADER = """\
 # Written by `python -m gnnperf.analytic.collective_fit DATA gnnperf/analytic/collectives.yaml`.
 # Ratios to the link figures of gnnperf/hardware/platforms; by kind: all_reduce, all_gather,
 # reduce_scatter, all_to_all, send_recv. interval_90: measured over predicted, 5 and 95 %
-# quantiles over rows whose generation of links was left out of the fit.
+# quantiles over rows whose generation of links was left out of the fit (over nodes: every row
+# across nodes, also over networks that no table states).
 # Data: nccl-tests and profiler sweeps of vTrain, LLMCompass, aiconfigurator, vidur, pipeweave,
 # aws-samples and others; list and licences: docs/collectives.md.
 """

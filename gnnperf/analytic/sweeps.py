@@ -24,6 +24,8 @@ Row = Mapping[str, Any]
 SIZE_EDGES = (256 * 1024, 16 * 1024**2)
 """Bytes that part small from middle from large messages, in the tables of errors."""
 SIZE_NAMES = ("small", "middle", "large")
+OVER_NODES = "over nodes"
+"""name of the interval of groups that span nodes, whatever the size"""
 _ONE_BYTE = ("int8", "uint8", "fp8", "float8")
 
 
@@ -78,7 +80,7 @@ def score_collectives(rows: Sequence[Row]) -> list[Iteration]:
     done: dict[int, Iteration] = {}
     for case in cases:
         predicted = evaluate(coefficients(), case.terms)
-        low, high = interval(case.bytes)
+        low, high = interval(case.bytes, case.terms.levels > 0)
         for j, place in enumerate(case.rows.tolist()):
             p = float(predicted[j])
             done[place] = Iteration(
@@ -94,10 +96,10 @@ def score_collectives(rows: Sequence[Row]) -> list[Iteration]:
     return [done.get(i) or _not_priced(row, i) for i, row in enumerate(rows)]
 
 
-def interval(size: F64) -> tuple[F64, F64]:
-    """Factors of the 90 % interval by size: quantiles of errors on platforms left out."""
+def interval(size: F64, over_nodes: NDArray[np.bool_]) -> tuple[F64, F64]:
+    """Factors of the 90 % interval, by size inside a node: quantiles of errors when left out."""
     bounds = np.array(_bounds())
-    which = size_class(size)
+    which = np.where(over_nodes, len(SIZE_NAMES), size_class(size))
     return bounds[which, 0], bounds[which, 1]
 
 
@@ -110,7 +112,7 @@ def size_class(size: F64) -> NDArray[np.int64]:
 def _bounds() -> tuple[tuple[float, float], ...]:
     path = Path(__file__).with_name("collectives.yaml")
     stated = read_yaml(path)["interval_90"]
-    return tuple((float(stated[n][0]), float(stated[n][1])) for n in SIZE_NAMES)
+    return tuple((float(stated[n][0]), float(stated[n][1])) for n in (*SIZE_NAMES, OVER_NODES))
 
 
 def _case(device: str, platform: Platform, rows: list[Row], places: NDArray[np.int64]) -> Case:
