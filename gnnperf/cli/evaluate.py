@@ -38,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, metavar="N", help="score at most N rows of each kernel table"
     )
     parser.add_argument(
+        "--split", metavar="NAME", help="score only rows of this split of their table (dev_val)"
+    )
+    parser.add_argument(
         "--min-us",
         type=float,
         default=50.0,
@@ -55,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.limit is not None and args.limit < 1:
         raise InputError(f"{args.limit} is no number of rows", field="--limit", remedy="1 or more")
-    settings = Settings(args.engine, args.checkpoint, args.leave_out, args.limit, args.min_us)
+    settings = Settings(
+        args.engine, args.checkpoint, args.leave_out, args.limit, args.split, args.min_us
+    )
     error = Console(stderr=True)
     with Progress(console=error, disable=args.quiet or not error.is_terminal) as progress:
         tasks: dict[str, Any] = {}
@@ -101,11 +106,13 @@ def _table(title: str, words: tuple[str, ...], numbers: tuple[str, ...]) -> Tabl
 
 def _kernel_table(entries: tuple[dict[str, Any], ...]) -> Table:
     heads = ("rows", "median", "mean", "bias", "covered", "analytic", "rule", "MLP")
-    words = ("device", "family", "type", "source", "data")
+    words = ("device", "trained on", "family", "type", "source", "data")
     table = _table("Errors of kernels in % (median, mean; others: median)", words, heads)
     for e in entries:
         table.add_row(
-            *(e[n] for n in ("device", "family", "dtype", "source", "data")),
+            e["device"],
+            {None: "", True: "yes", False: "no"}[e["seen"]],
+            *(e[n] for n in ("family", "dtype", "source", "data")),
             f"{e['n']:,}",
             *(
                 _percent(e[n])

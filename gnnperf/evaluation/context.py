@@ -25,6 +25,8 @@ class Settings:
     """group of devices: only its rows are scored, by a network that never saw them"""
     limit: int | None = None
     """at most that many rows of each table, drawn evenly"""
+    split: str | None = None
+    """only rows of this split of their source (dev_val: weight shapes that are not trained on)"""
     min_us: float = SHORT_US
     """shortest row that is scored where the launch is inside the time"""
 
@@ -38,6 +40,8 @@ class Context:
     kernels: KernelPredictor
     mlp: KernelPredictor | None = None
     """an edge-free network of the same size, where the checkpoint holds one"""
+    seen_devices: frozenset[str] | None = None
+    """devices that the network was trained on; None for formulas"""
     analytic: KernelPredictor = field(default_factory=AnalyticKernels)
     tell: Callable[[str, int], None] = lambda what, rows: None
     """called with what is being scored and the rows that are done"""
@@ -47,6 +51,10 @@ class Context:
     unscored: Counter[str] = field(default_factory=Counter)
     """iterations without a score, by reason"""
     reports: list[ImportReport] = field(default_factory=list)
+
+    def was_seen(self, device: str) -> bool | None:
+        """Whether the network was trained on rows of a device; None for formulas."""
+        return None if self.seen_devices is None else device in self.seen_devices
 
     def wants(self, device: str) -> bool:
         """Whether a device's rows are scored: all, or those of the group left out."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.api.predictor import Predictor
+from gnnperf.api.predictor import Predictor, default_checkpoint
 from gnnperf.data.splits import device_group, known_group
 from gnnperf.data.tables import KERNEL_TABLE, MODEL_OP
 from gnnperf.errors import InputError
@@ -62,14 +62,43 @@ def _context(settings: Settings) -> Context:
     if settings.leave_out is not None:
         settings = replace(settings, leave_out=known_group(settings.leave_out))
     if settings.engine == "analytic":
-        predictor = Predictor.of_engine("analytic")
-        return Context(settings, predictor, AnalyticKernels())
-    predictor = Predictor.load(settings.checkpoint)
+        return Context(settings, Predictor.of_engine("analytic"), AnalyticKernels())
+    predictor = _network(settings)
     model = predictor.model
     if model is None:
         raise InputError("the checkpoint holds no network of kernels")
     mlp = NetworkKernels(model.without_edges())
-    return Context(settings, predictor, NetworkKernels(model), mlp)
+    seen = frozenset(model.network.config.devices)
+    return Context(settings, predictor, NetworkKernels(model), mlp, seen_devices=seen)
+
+
+def _network(settings: Settings) -> Predictor:
+    """The network asked for; with a group left out, one that was trained without it.
+
+    That is the checkpoint itself if it never saw the group, else `without-GROUP` beside it.
+    """
+    place = settings.checkpoint or default_checkpoint()
+    group = settings.leave_out
+    predictor = Predictor.load(place)
+    if group is None or group not in _seen_groups(predictor):
+        return predictor
+    folder = place if place.is_dir() else place.parent
+    other = folder / f"without-{group}"
+    if other.is_dir():
+        predictor = Predictor.load(other)
+        if group not in _seen_groups(predictor):
+            return predictor
+    raise InputError(
+        f"was trained on the group {group}, and {other.name} beside it holds no other",
+        path=place,
+        remedy=f"train one with `data: {{leave_out: [{group}]}}` and give it by --checkpoint",
+    )
+
+
+def _seen_groups(predictor: Predictor) -> set[str]:
+    model = predictor.model
+    devices = () if model is None else model.network.config.devices
+    return {device_group(device) for device in devices}
 
 
 def kernel_entries(context: Context) -> list[dict[str, Any]]:
@@ -78,7 +107,9 @@ def kernel_entries(context: Context) -> list[dict[str, Any]]:
     entries = []
     for values, errors in context.scores.keys(*fields):
         if values[3] in SOURCES:
-            entries.append({**dict(zip(fields, values, strict=True)), **figures(errors)})
+            seen = context.was_seen(values[0])
+            entry = {**dict(zip(fields, values, strict=True)), **figures(errors), "seen": seen}
+            entries.append(entry)
     return entries
 
 
@@ -89,6 +120,8 @@ def _summary(context: Context, entries: Sequence[dict[str, Any]]) -> dict[str, A
         "engine": settings.engine,
         "checkpoint": None if model is None else model.identity,
         "leave_out": settings.leave_out,
+        "split": settings.split,
+        "seen_devices": None if context.seen_devices is None else sorted(context.seen_devices),
         "interval": 100 * COVERAGE,
         "rows": sum(entry["n"] for entry in entries),
         "unknown_devices": dict(context.scores.unknown_devices),

@@ -22,7 +22,9 @@ def score_tables(parts: Iterable[KernelTable], report: ImportReport, context: Co
     """Score every row of the parts whose device the catalogue knows; count the others."""
     if report not in context.reports:
         context.reports.append(report)
-    limit = context.settings.limit
+    limit, split = context.settings.limit, context.settings.split
+    if split is not None:
+        parts = (part.take(part.split.mask(split)) for part in parts)
     if limit is not None:
         joined = [part for part in parts if len(part)]
         table = KernelTable.join(joined) if joined else None
