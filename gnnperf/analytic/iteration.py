@@ -12,7 +12,7 @@ class Iteration:
     device: str
     """the catalogue's name, or the table's where the catalogue lacks it"""
     measured_us: float
-    """nan where the table's figure is no measurement"""
+    """what the table states; to be scored only where `why_not` is empty"""
     predicted_us: float
     low_us: float
     """of the 90 % interval"""
@@ -20,6 +20,6 @@ class Iteration:
     analytic_us: float
     """the analytic model alone"""
     how: str = ""
-    """plan, flops (the stated fallback), collective"""
+    """plan, `plan, shape from size`, flops (the stated fallback), collective"""
     why_not: str = ""
     """why there is no prediction or no score; empty where there is one"""
