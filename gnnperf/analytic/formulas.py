@@ -41,6 +41,10 @@ KERNEL_US: dict[str, float] = {
 PLAIN_KERNEL_US = 1.5
 _VENDOR_KERNEL = {"amd": 2.0}
 """times as long (kernels of a few bytes in MI300X traces last 3 to 5 us)"""
+CPU_OP_US = 5.0
+"""what an op of next to no work lasts on a CPU, as a profiler records it: dispatch, allocation"""
+_CPU_SPECIAL = 0.2
+"""exponentials per clock and core (gelu, softmax, bernoulli of an own recording: 0.1 to 0.3)"""
 COPY_US = 1.0
 """what a copy of a few bytes lasts"""
 _PAGEABLE_SHARE, _PINNED_SHARE, _HOST_LINK_GB_PER_S = 0.4, 0.8, 16.0
@@ -108,7 +112,7 @@ class State:
 
 def _launch(rows: OpBatch, machine: Machine) -> F64:
     if machine.is_cpu:
-        return np.zeros(len(rows))
+        return np.full(len(rows), CPU_OP_US)
     by_family = np.array([KERNEL_US.get(name, PLAIN_KERNEL_US) for name in family_names()])
     times: F64 = by_family[rows.family] * _VENDOR_KERNEL.get(machine.hardware.vendor, 1.0)
     return times
@@ -240,7 +244,9 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
     1.3 elements per clock and SM: broadcast, permuted and casting kernels of PyTorch in traces of
     an H100 and a B200 alike (1.2 to 1.4); 0.8 where indices are followed.
     """
-    if state.machine.is_cpu or family not in _ISSUE:
+    if state.machine.is_cpu:
+        return _exponentials_us(state, member, family)
+    if family not in _ISSUE:
         return np.zeros(len(member))
     scalar = state.rows.dims[member, dim_index(family, _ISSUE[family][0])] > 0
     if family == "copy":
@@ -248,6 +254,15 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
         scalar = scalar | (sizes[:, 0] != sizes[:, 1])
     rate = _ISSUE[family][1] * state.machine.sms * state.machine.clock_ghz * 1e3
     return np.where(scalar, state.cost.parallel_items[member] / rate, 0.0)
+
+
+def _exponentials_us(state: State, member: NDArray[np.int64], family: str) -> F64:
+    """On a CPU: exponentials and random numbers, one after the other."""
+    if family not in ("elementwise", "softmax"):
+        return np.zeros(len(member))
+    rate = _CPU_SPECIAL * state.machine.sms * state.machine.clock_ghz * 1e3
+    special = np.ones(len(member)) if family == "softmax" else state.dim(member, family, "special")
+    return special * state.cost.parallel_items[member] / rate
 
 
 def _passes(state: State, member: NDArray[np.int64], family: str) -> F64:

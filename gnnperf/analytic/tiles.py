@@ -16,6 +16,7 @@ from gnnperf.ops.conv import output_size
 
 _TILES = np.array(
     [
+        (256, 256),
         (256, 128),
         (128, 256),
         (128, 128),
@@ -28,7 +29,7 @@ _TILES = np.array(
     ],
     np.float64,
 )
-_SPLITS = np.array([1, 2, 4, 8, 16], np.float64)
+_SPLITS = np.array([1, 2, 4, 8, 16, 64], np.float64)
 _TILE_OVERHEAD = 15.0
 """of the edges of a tile: efficiency 1 / (1 + 15 (1/tile_m + 1/tile_n))"""
 _STEP, _STEP_CYCLES = 64.0, 400.0

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.ops.base import F64, I8, Cost, Family, element_bytes
-from gnnperf.ops.call import FLOAT32, TF32, Call, MissingShapeError, Parser, Work, compute_dtype
+from gnnperf.ops.call import (
+    FLOAT32,
+    TF32,
+    Call,
+    MissingShapeError,
+    Parser,
+    TensorSpec,
+    Work,
+    base_name,
+    compute_dtype,
+)
 
 DIMS = (
     "batch",
@@ -177,10 +187,31 @@ def _output(call: Call, signature: _Signature) -> list[int] | None:
     return _sides(call.outputs[0].shape) if call.outputs else None
 
 
+def gradient_shapes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...], TensorSpec] | None:
+    """Shapes of input and weight and the output's gradient, of a backward op; None for others."""
+    signature = _BACKWARD.get(base_name(call.name))
+    if signature is None:
+        return None
+    try:
+        x, weight, gradient = (
+            call.tensor(at or 0) for at in (signature.x, signature.weight, signature.gradient)
+        )
+    except MissingShapeError:
+        return None
+    return x.shape, weight.shape, gradient
+
+
 _PLAIN = _Signature(transposed=6, groups=8)
 _LIBRARY = _Signature(stride=4, padding=3, groups=6)
 _CUDNN = _Signature(stride=3, padding=2, dilation=4, groups=5)
 _KERNEL = _Signature(stride=4, padding=5, dilation=6)
+_BACKWARD = {
+    "convolution_backward": _Signature(1, 2, 0, 4, 5, 6, 7, 9, 10),
+    "convolution_backward_overrideable": _Signature(1, 2, 0, 3, 4, 5, 6, 8, 9),
+    "cudnn_convolution_backward": _Signature(0, 2, 1, 4, 3, 5, None, 6, 10),
+    "miopen_convolution_backward": _Signature(0, 2, 1, 4, 3, 5, None, 6, 9),
+    "mkldnn_convolution_backward": _Signature(0, 2, 1, 4, 3, 5, None, 6, 8),
+}
 
 
 def _cudnn(call: Call) -> Work:
@@ -210,9 +241,5 @@ PARSERS: dict[str, Parser] = {
     "_conv_depthwise2d": _parser(_KERNEL),
     "conv_depthwise3d": _parser(_KERNEL),
     "slow_conv_dilated2d": _parser(_KERNEL),
-    "convolution_backward": _parser(_Signature(1, 2, 0, 4, 5, 6, 7, 9, 10)),
-    "convolution_backward_overrideable": _parser(_Signature(1, 2, 0, 3, 4, 5, 6, 8, 9)),
-    "cudnn_convolution_backward": _parser(_Signature(0, 2, 1, 4, 3, 5, None, 6, 10)),
-    "miopen_convolution_backward": _parser(_Signature(0, 2, 1, 4, 3, 5, None, 6, 9)),
-    "mkldnn_convolution_backward": _parser(_Signature(0, 2, 1, 4, 3, 5, None, 6, 8)),
+    **{name: _parser(signature) for name, signature in _BACKWARD.items()},
 }

@@ -1,7 +1,7 @@
 """The work of every device node of a graph, or of the leaf ops of a CPU graph, as one batch."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from gnnperf.graph.model import I64, NONE, Tensors
 from gnnperf.ops.base import MAX_DIMS, OpBatch, family_index
 from gnnperf.ops.call import Call, TensorSpec, Work, compute_dtype
 from gnnperf.ops.collective import communication, kind_of
+from gnnperf.ops.conv import gradient_shapes
 from gnnperf.ops.distribute import distribute, op_work
 from gnnperf.ops.kernels import Kernel
 from gnnperf.ops.leaf import leaf_ops, work_ops
@@ -45,6 +46,7 @@ def describe(graph: ExecutionGraph) -> Description:
     first = np.flatnonzero(np.append(True, (op[1:] != op[:-1]) | (op[1:] == NONE)))
     ptr = np.append(first, len(nodes))
     calls = np.append(call_signatures(graph), np.uint64(0))
+    gradients = _gradients(graph, calls)
     _, example, which = np.unique(
         calls[op[first]] ^ fold(ptr, _node_hashes(graph, nodes)),
         return_index=True,
@@ -52,8 +54,9 @@ def describe(graph: ExecutionGraph) -> Description:
     )
     table = _Table()
     for group in example.tolist():
-        members = nodes[ptr[group] : ptr[group + 1]]
-        table.add(_works(graph, int(op[first[group]]), members, table.notes))
+        members, issuer = nodes[ptr[group] : ptr[group + 1]], int(op[first[group]])
+        call = _with_output(read_call(graph, issuer), gradients) if issuer != NONE else None
+        table.add(_works(graph, call, members, table.notes))
     counts = np.bincount(which, minlength=len(example))
     starts = np.concatenate([[0], np.cumsum(table.sizes)])[:-1].astype(np.int64)
     rows = (
@@ -64,14 +67,37 @@ def describe(graph: ExecutionGraph) -> Description:
     return _description(graph, table, (rows, nodes, op), counts)
 
 
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _gradients(graph: ExecutionGraph, signatures: U64) -> dict[Shapes, TensorSpec]:
+    """Of convolutions by the shapes of input and weight: their output, as the backward ops show.
+
+    Old traces hold shapes and no values, so that the stride of a forward op is told by this only.
+    """
+    named = np.array(["convolution_backward" in text for text in graph.strings], np.bool_)
+    nodes = np.flatnonzero((graph.nodes.kind == NodeKind.HOST_OP) & named[graph.nodes.name])
+    _, example = np.unique(signatures[nodes], return_index=True)
+    found = (gradient_shapes(read_call(graph, int(nodes[i]))) for i in example)
+    return {shapes[:2]: shapes[2] for shapes in found if shapes is not None}
+
+
+def _with_output(call: Call, gradients: dict[Shapes, TensorSpec]) -> Call:
+    """A forward convolution whose trace holds no outputs gets its output from the backward op."""
+    shapes = tuple(arg[0].shape for arg in call.args[:2] if arg)
+    output = gradients.get(shapes) if len(shapes) == 2 else None
+    if call.outputs or output is None or "convolution" not in call.name:
+        return call
+    return replace(call, outputs=(output,))
+
+
 def _describe_hosts(graph: ExecutionGraph) -> Description:
-    nodes = leaf_ops(graph)
-    _, example, which = np.unique(
-        call_signatures(graph)[nodes], return_index=True, return_inverse=True
-    )
+    nodes, signatures = leaf_ops(graph), call_signatures(graph)
+    gradients = _gradients(graph, signatures)
+    _, example, which = np.unique(signatures[nodes], return_index=True, return_inverse=True)
     table = _Table()
     for index in example.tolist():
-        call = read_call(graph, int(nodes[index]))
+        call = _with_output(read_call(graph, int(nodes[index])), gradients)
         notes = table.notes
         work = op_work(call)
         notes.extend(call.assumed)
@@ -148,9 +174,8 @@ def _node_hashes(graph: ExecutionGraph, nodes: I64) -> U64:
     return total + by_node[nodes]
 
 
-def _works(graph: ExecutionGraph, op: int, nodes: I64, notes: list[str]) -> list[Work]:
+def _works(graph: ExecutionGraph, call: Call | None, nodes: I64, notes: list[str]) -> list[Work]:
     """Rows of one group: collectives by their record, the rest by the call."""
-    call = read_call(graph, op) if op != NONE else None
     table = graph.nodes
     kernels = [
         Kernel(

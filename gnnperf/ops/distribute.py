@@ -2,11 +2,11 @@
 
 The rule. The op's work goes to its main kernels: for products, convolutions, attention, norms and
 recurrences those whose name is of that family, for every other op all of its kernels. Several
-main kernels share it: launches of one and the same kernel by their thread blocks, different
-kernels equally; the two gradients of a convolution go to the kernels whose names say so, or in
-order (input first). What else was launched are helpers: layout changes and copies move the op's
-own tensors once among them, other helpers read and write its result, and none more than its
-threads can move.
+main kernels share it: launches of one and the same kernel by their thread blocks, and so all
+kernels of the other families; else equally. The two gradients of a convolution go to the kernels
+whose names say so, or in order (input first), and if all names say the same one, only that one was
+computed. What else was launched are helpers: layout changes and copies move the op's own tensors
+once among them, other helpers read and write its result, and none more than its threads can move.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,8 @@ def _main(family: str, kernels: list[Kernel]) -> list[int]:
 
 def _parts(work: Work, kernels: list[Kernel]) -> list[Work]:
     """The op's work over its main kernels."""
-    if work.family == "conv" and work.dims[14] == 3 and len(kernels) > 1:
+    told = {gradient_of_kernel(kernel.name) for kernel in kernels}
+    if work.family == "conv" and work.dims[14] == 3 and (len(kernels) > 1 or told != {0}):
         directions = _directions(kernels)
         counts = {d: directions.count(d) for d in directions}
         parts = []
@@ -110,11 +111,15 @@ def _parts(work: Work, kernels: list[Kernel]) -> list[Work]:
             dims = (*work.dims[:14], float(direction), *work.dims[15:])
             parts.append(_scaled(replace(work, dims=dims), 1 / counts[direction]))
         return parts
-    return [_scaled(work, share) for share in _shares(kernels)]
+    shares = _shares(kernels, alike=work.family not in _MAIN)
+    return [_scaled(work, share) for share in shares]
 
 
 def _directions(kernels: list[Kernel]) -> list[int]:
-    """1 or 2 for each kernel of a convolution's backward op, both present."""
+    """1 or 2 for each kernel of a convolution's backward op.
+
+    Both are there unless every name says the same: then only that gradient was computed.
+    """
     told = [gradient_of_kernel(kernel.name) for kernel in kernels]
     silent = [i for i, direction in enumerate(told) if not direction]
     missing = [d for d in (1, 2) if d not in told]
@@ -123,15 +128,13 @@ def _directions(kernels: list[Kernel]) -> list[int]:
             told[index] = missing[0]
         else:
             told[index] = 1 if rank < (len(silent) + 1) // 2 else 2
-    if len(set(told)) == 1:
-        told[-1] = 3 - told[-1]
     return told
 
 
-def _shares(kernels: list[Kernel]) -> list[float]:
+def _shares(kernels: list[Kernel], alike: bool) -> list[float]:
+    """By thread blocks where kernels do the same kind of thing (`alike`, or one name)."""
     blocks = [kernel.blocks for kernel in kernels]
-    same = len({kernel.name for kernel in kernels}) == 1
-    if same and min(blocks) > 0:
+    if (alike or len({kernel.name for kernel in kernels}) == 1) and min(blocks) > 0:
         return [b / sum(blocks) for b in blocks]
     return [1 / len(kernels)] * len(kernels)
 

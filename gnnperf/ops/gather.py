@@ -77,6 +77,9 @@ def _write(source_at: int, atomic: int) -> Parser:
         indices = [t for i, arg in enumerate(call.args) for t in arg if 0 < i != source_at]
         size = target.nbytes / max(target.numel, 1)
         count = indices[0].numel if indices else 0
+        if not indices:
+            call.assume("index of whole rows")
+            count = values.shape[0] if values.shape else 1
         numel = max(values.numel, count)
         moved = numel * size * (1 + atomic)
         read = moved + sum(t.nbytes for t in indices)

@@ -21,15 +21,21 @@ class Kernel:
     """of a block"""
 
 
-_TINY = r"computeoffsets|precompute_indices|prepare_grouped"
+_TINY = r"compute\w*offsets|precompute_indices|prepare_grouped"
 _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (family, re.compile(pattern, re.IGNORECASE))
     for family, pattern in (
         ("triton", r"^triton_"),
+        (
+            "elementwise",
+            r"^void at::native::(\(anonymous namespace\)::)?\w*elementwise_kernel"
+            r"(?!.*(direct_copy|bfloat16_copy|gpu_index_kernel|index_copy))",
+        ),
         ("reduce", r"split_?k_?reduce|reduce_?split_?k|batched_reduce"),
         (
             "copy",
-            r"nchwtonhwc|nhwctonchw|transpose|subtensorop|tensortransform|convert_?tensor"
+            r"nchwtonhwc|nhwctonchw|im2col|fft2d|winograd(forward|wgrad|dgrad|backward)?\w*"
+            r"(tiles|data|filter|output|delta)|transpose|subtensorop|tensortransform|convert_?tensor"
             r"|castcopy|cast_kernel|packing|direct_copy|bfloat16_copy",
         ),
         ("elementwise", r"dot_do_o|convert_dq|convert_dkv|epilogue::impl|" + _TINY),
@@ -37,7 +43,7 @@ _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("moe", r"fused_moe|moe_kernel"),
         (
             "conv",
-            r"wgrad|dgrad|fprop|conv(?!ert)|winograd|igemm|implicit|im2col|fft2d|gcgemm|scudnn"
+            r"wgrad|dgrad|fprop|conv(?!ert)|winograd|igemm|implicit|gcgemm|scudnn"
             r"|cf3d|sp3asm",
         ),
         ("gemm", r"gemm|cijk_|nvjet|cutlass|xmma|gemv|\bdot_kernel|matmul|splitkreduce"),

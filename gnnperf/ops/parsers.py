@@ -61,7 +61,10 @@ COMPOSITE = frozenset(
 
 NO_WORK = frozenset(
     words(
-        """view reshape _unsafe_view _reshape_alias reshape_as view_as t numpy_T transpose swapaxes
+        """view _indices _values indices values is_coalesced _nnz sparse_dim dense_dim
+        sparse_coo_tensor _sparse_coo_tensor_unsafe _sparse_coo_tensor_with_dims_and_tensors
+        _coalesced _dimI _dimV
+        reshape _unsafe_view _reshape_alias reshape_as view_as t numpy_T transpose swapaxes
         permute expand expand_as as_strided slice select narrow split split_with_sizes chunk
         unbind unsafe_split unsafe_chunk tensor_split squeeze unsqueeze detach alias empty
         empty_like empty_strided new_empty new_empty_strided resize set to _to_copy _to_cpu

@@ -49,7 +49,7 @@ def flops(rows: list[Work]) -> float:
         ("Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64", "gemm"),
         ("nvjet_sm100_tst_8x64_64x16_1x4_h_bz_TNN", "gemm"),
         ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw", "conv"),
-        ("void cudnn::winograd_nonfused::winogradForwardData4x4<float>", "conv"),
+        ("void cudnn::winograd_nonfused::winogradForwardData4x4<float>", "copy"),
         ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>", "attention"),
         ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>", "norm"),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128>", "norm"),
