@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             args.json.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
         except OSError as why:
             raise InputError(f"cannot write ({why.strerror})", path=args.json) from why
-    if not logging.getLogger().isEnabledFor(logging.WARNING):
+    if args.quiet:
         return 0
     console = Console()
     if not console.is_terminal:

@@ -40,7 +40,12 @@ def save_job(job: Job, path: str | Path) -> Path:
     """Write a job to one compressed file; returns the path written."""
     arrays: dict[str, NDArray[Any]] = {}
     header: dict[str, Any] = {"gnnperf_graph": FORMAT, "folded_ranks": job.folded_ranks}
-    header["graphs"] = [{"strings": g.strings, "meta": asdict(g.meta)} for g in job.graphs]
+    texts: dict[tuple[str, ...], int] = {}
+    header["graphs"] = [
+        {"strings": texts.setdefault(g.strings, len(texts)), "meta": asdict(g.meta)}
+        for g in job.graphs
+    ]
+    header["strings"] = list(texts)
     for index, graph in enumerate(job.graphs):
         arrays[f"{index}/output_ptr"] = graph.output_ptr
         for name in _TABLES:
@@ -63,7 +68,7 @@ def load_job(path: str | Path) -> Job:
         InputError: The file is no graph file, is damaged, or has a newer layout.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays["header"].tobytes())
             if header["gnnperf_graph"] > FORMAT:
                 raise InputError(
@@ -71,7 +76,10 @@ def load_job(path: str | Path) -> Job:
                     path=path,
                     remedy="update gnnperf",
                 )
-            graphs = tuple(_graph(arrays, i, g) for i, g in enumerate(header["graphs"]))
+            texts = [tuple(t) for t in header["strings"]]
+            graphs = tuple(
+                _graph(arrays, i, g, texts[g["strings"]]) for i, g in enumerate(header["graphs"])
+            )
             joined = Rendezvous(*(arrays[f"rendezvous/{f.name}"] for f in fields(Rendezvous)))
     except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as why:
         raise InputError(
@@ -82,7 +90,12 @@ def load_job(path: str | Path) -> Job:
     return Job(graphs, joined, header["folded_ranks"])
 
 
-def _graph(arrays: Any, index: int, header: dict[str, Any]) -> ExecutionGraph:  # noqa: ANN401
+def _graph(
+    arrays: Any,  # noqa: ANN401
+    index: int,
+    header: dict[str, Any],
+    strings: tuple[str, ...],
+) -> ExecutionGraph:
     tables = {
         name: table(*(arrays[f"{index}/{name}/{f.name}"] for f in fields(table)))
         for name, table in _TABLES.items()
@@ -92,7 +105,7 @@ def _graph(arrays: Any, index: int, header: dict[str, Any]) -> ExecutionGraph:  
         meta[name] = tuple((str(a), str(b)) for a, b in meta[name])
     meta["warnings"] = tuple(meta["warnings"])
     return ExecutionGraph(
-        strings=tuple(header["strings"]),
+        strings=strings,
         output_ptr=arrays[f"{index}/output_ptr"],
         meta=GraphMeta(**meta),
         **tables,

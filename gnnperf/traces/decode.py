@@ -23,6 +23,7 @@ _NOT_A_NUMBER = re.compile(rb"(?<=[:,\[])\s*[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}\
 _CONTROL = bytes(32 if i < 32 else i for i in range(256))
 _CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r")
 _ATTEMPTS = 8
+_HEAD_BYTES = 4096
 _NOTHING = Raw(b"")
 
 Number = int | float | str | None
@@ -152,7 +153,7 @@ def pieces(data: bytes, path: str, decoded: Decoded) -> Iterator[list[Event]]:
 
 
 def _pieces(data: bytes, decoded: Decoded) -> Iterator[list[Event]]:
-    bare = data.lstrip()[:1] == b"["
+    bare = data[:_HEAD_BYTES].lstrip()[:1] == b"["
     array = None if bare else _ARRAY.search(data)
     begin = start = data.index(b"[") + 1 if bare else array.end() if array else len(data)
     while len(data) - start > PIECE_BYTES:

@@ -90,7 +90,7 @@ def _by_id(
     kineto: TraceTable, trace: TraceTable, by: str, rows: tuple[I64, I64], code: I64
 ) -> Matched | None:
     ops, nodes = rows
-    if not len(getattr(kineto, by)):
+    if not len(getattr(kineto, by)) or not len(ops):
         return None
     ids = getattr(kineto, by)[ops]
     order = np.argsort(ids, kind="stable")
