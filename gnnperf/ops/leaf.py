@@ -5,7 +5,7 @@ from enum import IntEnum
 import numpy as np
 
 from gnnperf.graph import ExecutionGraph, NodeKind
-from gnnperf.graph.model import I64, NONE, U8, Bool
+from gnnperf.graph.model import I32, I64, NONE, U8, Bool
 from gnnperf.ops.parsers import has_no_work, is_composite, parser_of
 
 
@@ -43,21 +43,26 @@ def tensor_counts(graph: ExecutionGraph) -> I64:
     return np.diff(at)
 
 
-def ancestor_with(parent: I64, wanted: Bool, outermost: bool) -> I64:
-    """[n] the innermost (or outermost) of a node and its ancestors that is wanted, else NONE.
+def ancestors_with(parent: I32, *queries: tuple[Bool, bool]) -> list[I32]:
+    """For each query: [n] the innermost of a node and its ancestors that is wanted, else NONE.
 
     By pointer doubling: log2(depth) vectorized rounds, whatever the depth.
+
+    Args:
+        parent: [n] NONE at the top.
+        queries: [n] what is wanted, and whether the outermost is asked for instead.
     """
     n = len(parent)
-    found = np.append(np.where(wanted, np.arange(n), NONE), NONE)
-    jump = np.append(parent, n)
-    jump[jump < 0] = n
+    rows = np.arange(n, dtype=np.int32)
+    found = [np.append(np.where(w, rows, np.int32(NONE)), np.int32(NONE)) for w, _ in queries]
+    jump = np.append(np.where(parent < 0, n, parent), n).astype(np.int32)
     while (jump[:-1] < n).any():
-        above = found[jump]
-        take = (above != NONE) if outermost else (found == NONE)
-        found = np.where(take, above, found)
+        for index, (_, outermost) in enumerate(queries):
+            above = found[index][jump]
+            take = (above != NONE) if outermost else (found[index] == NONE)
+            found[index] = np.where(take, above, found[index])
         jump = jump[jump]
-    return found[:-1]
+    return [answer[:-1] for answer in found]
 
 
 def work_ops(graph: ExecutionGraph) -> I64:
@@ -67,17 +72,17 @@ def work_ops(graph: ExecutionGraph) -> I64:
     the fill inside it), else the innermost composite one (the trace shows nothing inside it), else
     the innermost op with tensors, else the op itself unless it is an annotation or a wrapper.
     """
-    parent, classes = graph.nodes.parent.astype(np.int64), op_classes(graph)
+    classes = op_classes(graph)
     host = graph.nodes.kind == NodeKind.HOST_OP
     itself = host & (classes != OpClass.NOTHING)
     result = np.where(itself, np.arange(graph.num_nodes), NONE)
     tensors = tensor_counts(graph) > 0
-    for wanted, outermost in (
+    for found in ancestors_with(
+        graph.nodes.parent,
         (host & tensors & (classes != OpClass.NOTHING), False),
         (classes == OpClass.COMPOSITE, False),
         (classes == OpClass.ATOMIC, True),
     ):
-        found = ancestor_with(parent, wanted, outermost)
         result = np.where(host & (found != NONE), found, result)
     return result
 
@@ -87,9 +92,9 @@ def leaf_ops(graph: ExecutionGraph) -> I64:
 
     Atomic ops; composite and unknown ones (with tensors) only if no such op lies inside them.
     """
-    parent, classes = graph.nodes.parent.astype(np.int64), op_classes(graph)
+    parent, classes = graph.nodes.parent, op_classes(graph)
     tensors = tensor_counts(graph) > 0
-    outer = ancestor_with(parent, classes == OpClass.ATOMIC, True)
+    (outer,) = ancestors_with(parent, (classes == OpClass.ATOMIC, True))
     leaf = outer == np.arange(graph.num_nodes)
     covered = _with_ancestors(parent, leaf)
     for kind in (OpClass.COMPOSITE, OpClass.UNKNOWN):
@@ -100,7 +105,7 @@ def leaf_ops(graph: ExecutionGraph) -> I64:
     return np.flatnonzero(leaf)
 
 
-def _with_ancestors(parent: I64, marked: Bool) -> Bool:
+def _with_ancestors(parent: I32, marked: Bool) -> Bool:
     """[n] marked nodes and everything above them."""
     result, frontier = marked.copy(), np.flatnonzero(marked)
     while len(frontier):
@@ -110,7 +115,7 @@ def _with_ancestors(parent: I64, marked: Bool) -> Bool:
     return result
 
 
-def _strictly_above(parent: I64, marked: Bool) -> Bool:
+def _strictly_above(parent: I32, marked: Bool) -> Bool:
     """[n] nodes that have a marked node inside them."""
     result = np.zeros(len(marked), np.bool_)
     above = parent[np.flatnonzero(marked)]

@@ -7,37 +7,48 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.graph.model import I64, Tensors
 
 U64 = NDArray[np.uint64]
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mix(values: NDArray[np.generic], salt: int = 0) -> U64:
+def mix(values: NDArray[np.integer], salt: int = 0) -> U64:
     """SplitMix64 of each value: a 64-bit hash."""
-    x = values.astype(np.int64).view(np.uint64) + np.uint64((salt * 0x9E3779B97F4A7C15) % 2**64)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x = values.astype(np.int64).view(np.uint64)
+    x += np.uint64((salt * 0x9E3779B97F4A7C15) % 2**64)
+    shifted = x >> np.uint64(30)
+    x ^= shifted
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= np.right_shift(x, np.uint64(27), out=shifted)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= np.right_shift(x, np.uint64(31), out=shifted)
+    return x
 
 
 def fold(ptr: I64, values: U64) -> U64:
     """[len(ptr) - 1] hash of each segment, depending on the order of its values."""
     sizes = np.diff(ptr)
-    position = np.arange(len(values)) - np.repeat(ptr[:-1], sizes)
-    mixed = mix((values + mix(position + 1)).view(np.int64))
-    total = np.zeros(len(mixed) + 1, np.uint64)
-    np.cumsum(mixed, out=total[1:])
-    return mix((total[ptr[1:]] - total[ptr[:-1]] + mix(sizes, 7)).view(np.int64))
+    position = np.arange(1, len(values) + 1, dtype=np.uint64)
+    position -= np.repeat(ptr[:-1].astype(np.uint64), sizes)
+    position *= _ODD
+    position += values
+    total = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(mix(position.view(np.int64)), out=total[1:])
+    segments = total[ptr[1:]] - total[ptr[:-1]]
+    segments += sizes.astype(np.uint64) * _ODD
+    return mix(segments.view(np.int64))
 
 
 def _tensors(tensors: Tensors) -> U64:
-    return mix(tensors.dtype, 3) ^ fold(
-        tensors.dim_ptr, mix(tensors.dims, 1) + mix(tensors.strides, 2)
-    )
+    sizes = mix(tensors.dims)
+    sizes += tensors.strides.view(np.uint64) * _ODD
+    return fold(tensors.dim_ptr, sizes) ^ mix(tensors.dtype, 3)
 
 
 def call_signatures(graph: ExecutionGraph) -> U64:
     """[n] hash of name, arguments (shapes, types, strides, values) and outputs of each node."""
     arguments = graph.arguments
-    tensors = fold(arguments.tensor_ptr, _tensors(graph.inputs))
-    whole = tensors + mix(arguments.value, 4)
-    inputs = fold(arguments.ptr, whole)
-    outputs = fold(graph.output_ptr, _tensors(graph.outputs))
-    return mix(graph.nodes.name, 5) ^ inputs ^ (outputs * np.uint64(3))
+    whole = fold(arguments.tensor_ptr, _tensors(graph.inputs))
+    whole += mix(arguments.value, 4)
+    signature = fold(arguments.ptr, whole) ^ mix(graph.nodes.name, 5)
+    if len(graph.outputs.dtype):
+        signature ^= fold(graph.output_ptr, _tensors(graph.outputs)) * np.uint64(3)
+    return signature
