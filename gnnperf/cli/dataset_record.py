@@ -1,6 +1,7 @@
 """`gnnperf dataset record`: traces of small real workloads, and how long they really take."""
 
 import argparse
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,7 @@ def _record_workloads(args: argparse.Namespace, suites: list[str], console: Cons
 
 
 def _record_ops(args: argparse.Namespace, console: Console) -> None:
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own lines on stderr
     from gnnperf.data.tables import save_table
     from gnnperf.data.timed_ops import Origin, table_of_ops
     from gnnperf.recording import op_cases, op_timing, recorder
