@@ -41,6 +41,17 @@ def _drawn(rows: int, limit: int) -> I64:
 
 
 def _score_part(table: KernelTable, context: Context) -> None:
+    for device in table.device.present():
+        rows = table.take(table.device.mask(device))
+        hardware = find_hardware(device)
+        if hardware is None:
+            context.scores.unknown_devices[device] += len(rows)
+        elif context.wants(device):
+            _score_device(_long_enough(rows, context), hardware, context)
+
+
+def _long_enough(table: KernelTable, context: Context) -> KernelTable:
+    """Without the rows that show the host; questionable ones are counted and stay."""
     short = table.launch_included & (table.duration_us < context.settings.min_us)
     if short.any():
         reason = f"launch included and shorter than {context.settings.min_us:g} us"
@@ -49,13 +60,7 @@ def _score_part(table: KernelTable, context: Context) -> None:
     for reason, mask in questionable(table).items():
         if mask.any():
             context.scores.left_out[f"scored, but {reason}"] += int(mask.sum())
-    for device in table.device.present():
-        rows = np.flatnonzero(table.device.mask(device))
-        hardware = find_hardware(device)
-        if hardware is None:
-            context.scores.unknown_devices[device] += len(rows)
-        elif context.wants(device):
-            _score_device(table.take(rows), hardware, context)
+    return table
 
 
 def _score_device(table: KernelTable, hardware: Hardware, context: Context) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from gnnperf.data.importers.fx_backward import accumulation_work, backward_work
 from gnnperf.data.importers.fx_ops import (
     FxNode,
+    compiled_work,
     elementwise,
     forward_work,
     has_parameters,
@@ -117,12 +118,16 @@ def _ops(text: str) -> tuple[tuple[str, Any], ...]:
 
 
 class GraphBuilder:
-    """Expands the nodes of an op graph into passes and keeps the result for every device."""
+    """Expands the nodes of an op graph into passes and keeps the result for every device.
 
-    def __init__(self, nodes: Sequence[FxNode], layers: int) -> None:
+    `compiled` says that the model ran under torch.compile.
+    """
+
+    def __init__(self, nodes: Sequence[FxNode], layers: int, compiled: bool = False) -> None:
         self._nodes = nodes
         self._index = {node.name: i for i, node in enumerate(nodes)}
         self._layer = _layer_region(nodes)
+        self._forward_work = compiled_work(nodes) if compiled else [forward_work(n) for n in nodes]
         self.layers = layers if self._layer else 1
         self._rows: list[tuple[str, str, int, int]] = []
         self._work: list[Work] = []
@@ -204,8 +209,7 @@ class GraphBuilder:
         """Forward nodes and their edges; returns op graph node -> graph node."""
         made: dict[int, int] = {}
         reach: dict[int, set[tuple[int, int]]] = {}
-        for i, node in enumerate(self._nodes):
-            work = forward_work(node)
+        for i, work in enumerate(self._forward_work):
             if work:
                 made[i] = self._add(i, Pass.FORWARD, work)
                 reach[i] = {(made[i], Span.SAME)}

@@ -7,7 +7,7 @@ merge, a dropout does nothing in inference, and so on.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,57 @@ def forward_work(node: FxNode) -> list[Work]:
     if make is not None:
         return make(node)
     return _vector(node) if node.op_class.startswith("VEC") else _misc(node)
+
+
+def compiled_work(nodes: Sequence[FxNode]) -> list[list[Work]]:
+    """[node] the kernels of the forward pass under torch.compile.
+
+    A pointwise op (or one fused already) whose one reader is another of the same size does not
+    write its result: the reader's kernel computes it and reads what it read.
+    """
+    readers: dict[str, list[FxNode]] = {}
+    for node in nodes:
+        for source in node.inputs:
+            readers.setdefault(source.name, []).append(node)
+    reads: dict[str, list[int]] = {}
+    absorbed = set()
+    for node in nodes:
+        if not _is_pointwise(node):
+            continue
+        mine = reads.setdefault(node.name, [])
+        for source in node.inputs:
+            mine += reads[source.name] if source.name in absorbed else [source.numel]
+        others = readers.get(node.name, [])
+        if len(others) == 1 and _is_pointwise(others[0]) and others[0].numel == node.numel:
+            absorbed.add(node.name)
+    return [
+        []
+        if n.name in absorbed
+        else [_compiled(n, reads[n.name])]
+        if n.name in reads
+        else forward_work(n)
+        for n in nodes
+    ]
+
+
+def _is_pointwise(node: FxNode) -> bool:
+    if node.numel <= 1 or is_embedding(node):
+        return False
+    if node.op_class == "fused":
+        return bool(node.forward) and not any(kind == "MEM" for kind, _ in node.forward)
+    return node.op_class == "where" or node.op_class.startswith("VEC")
+
+
+def _compiled(node: FxNode, reads: Sequence[int]) -> Work:
+    """One kernel that reads what comes from outside and writes its result."""
+    large = [n for n in reads if n > 1]
+    return work(
+        "triton",
+        bytes_read=SIZE * sum(large),
+        bytes_written=SIZE * node.numel,
+        numel=node.numel,
+        inputs=len(large),
+    )
 
 
 def is_view_made_strided(node: FxNode) -> bool:
@@ -234,19 +285,7 @@ def embedding(node: FxNode) -> list[Work]:
 
 
 def _fused(node: FxNode) -> list[Work]:
-    """One compiled kernel that reads what comes from outside and writes its result."""
-    if not node.forward or node.numel <= 1:
-        return []
-    read = operands(node)
-    return [
-        work(
-            "triton",
-            bytes_read=SIZE * sum(read),
-            bytes_written=SIZE * node.numel,
-            numel=node.numel,
-            inputs=len(read),
-        )
-    ]
+    return [_compiled(node, operands(node))] if node.forward and node.numel > 1 else []
 
 
 def _reduction(node: FxNode) -> list[Work]:

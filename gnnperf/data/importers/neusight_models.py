@@ -112,7 +112,9 @@ def read_models(path: Path, report: ImportReport) -> Iterator[ModelGraph]:
         if key not in structures:
             config = _read_config(root / "data" / "DLmodel_configs" / f"{meta.model}.json")
             nodes = read_nodes(graph_file, trains=meta.mode == "train", config=config)
-            structures[key] = GraphBuilder(nodes, meta.layers or _first(config, LAYERS, 1))
+            structures[key] = GraphBuilder(
+                nodes, meta.layers or _first(config, LAYERS, 1), meta.option == "fusion"
+            )
         builder = structures[key]
         graph = builder.graph(replace(meta, layers=builder.layers))
         report.rows += 1

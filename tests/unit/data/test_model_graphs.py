@@ -246,3 +246,27 @@ def test_class_sums_of_the_public_labels_agree_with_the_published_summary(tmp_pa
                 assert mine == pytest.approx(published, rel=1e-9), (m.id, label)
                 checked += 1
     assert checked > 40
+
+
+def test_compiled_chains_are_one_kernel_that_reads_from_outside(tmp_path: Path) -> None:
+    shape = '"(8, 512, 512)"'
+    graph = [
+        f"x,misc,[],[],[],set(),,[],{shape}",
+        f"mask,misc,[],[],[],set(),,[],{shape}",
+        "scale,VECdivu,\"[['VECdivu', (4096, 512)]]\",[],[],{'x'},,\"[(8, 512, 512)]\"," + shape,
+        "add,VECadd,\"[['VECadd', (4096, 512)]]\",[],[],\"{'scale', 'mask'}\",,"
+        '"[(8, 512, 512), (8, 512, 512)]",' + shape,
+        "softmax,VECsoftmax,\"[['VECsoftmax', (4096, 512)]]\",[],[],{'add'},,"
+        '"[(8, 512, 512)]",' + shape,
+    ]
+    graphs = {
+        g.meta.option: g
+        for name in ("tiny-inf-4-2", "tiny-inf-4-2-fusion")
+        for g in read_models(folder(tmp_path, graph, name), ImportReport("neusight"))
+    }
+    assert graphs[""].names == ("scale", "add", "softmax")
+    assert graphs["fusion"].names == ("softmax",)
+    cost = batch_cost(graphs["fusion"].batch)
+    numbers = 8 * 512 * 512
+    assert cost.bytes_read.tolist() == [4 * 2 * numbers]  # x and the mask
+    assert cost.bytes_written.tolist() == [4 * numbers]
