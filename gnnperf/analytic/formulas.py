@@ -24,6 +24,7 @@ from gnnperf.ops import Cost, OpBatch, dim_index, element_bytes, family_names
 from gnnperf.ops.attention import attended_pairs
 from gnnperf.ops.base import F64
 from gnnperf.ops.copy import FROM_HOST, PEER, TO_HOST
+from gnnperf.ops.embedding import INDEX_BYTES, distinct_rows
 from gnnperf.ops.norm import BATCH
 
 KERNEL_US: dict[str, float] = {
@@ -56,7 +57,7 @@ STREAMING: dict[str, float] = {
     "softmax": 0.75,
     "reduce": 0.85,
     "elementwise": 1.0,
-    "pool": 0.7,
+    "pool": 0.4,
     "embedding": 0.7,
     "gather": 0.7,
     "sort": 0.5,
@@ -276,8 +277,6 @@ def _passes(state: State, member: NDArray[np.int64], family: str) -> F64:
         )
         passes = np.where(length > 4096, state.dim(member, family, "key_bytes"), 1.0)
         return np.where(state.dim(member, family, "top_k") > 0, np.minimum(passes, 2.0), passes)
-    if family == "embedding":
-        return np.where(state.dim(member, family, "direction") > 0, 2.0, 1.0)
     return np.ones(len(member))
 
 
@@ -289,6 +288,44 @@ def _slowed(state: State, member: NDArray[np.int64], family: str) -> F64:
         row, atomic = (state.dim(member, family, d) for d in ("row_numel", "atomic"))
         share = share * np.where(row >= 32, 1.0, 0.6) * np.where(atomic > 0, 0.6, 1.0)
     return share
+
+
+def _embedding(state: State, member: NDArray[np.int64], family: str) -> None:
+    """Every lookup moves a row (32 bytes at least), from the cache or from memory.
+
+    The cache holds the most popular rows: of Zipf-distributed indices the share that falls on
+    them, of uniform ones the share of the rows. The first access of each row is a miss. Backward
+    sorts the indices (four passes over keys and values) and adds each lookup's gradient to its row.
+    """
+    dims, machine = state.rows.dims[member], state.machine
+    rows, width, lookups, bags, direction, _, _, skew = dims[:, :8].T
+    size = element_bytes(state.rows.dtype[member])
+    row_bytes = np.maximum(width * size, 32.0)
+    kept = np.minimum(machine.cache_bytes / row_bytes, rows)
+    first = np.minimum(distinct_rows(dims) / np.maximum(lookups, 1), 1)
+    hits = (1 - first) * (0.0 if state.cold else popular_share(kept, rows, skew))
+    backward = direction > 0
+    outputs = np.where(bags > 0, bags, lookups) * width * size
+    other = outputs + lookups * np.where(backward, 4 * 2 * 16, INDEX_BYTES)
+    other = other + np.where(backward, distinct_rows(dims) * row_bytes, 0)
+    dram = (lookups * row_bytes * (1 - hits) + other) / (DRAM_SHARE * machine.dram_bytes_per_us)
+    cache = lookups * row_bytes * hits / (L2_SHARE * machine.cache_bytes_per_us)
+    share = STREAMING[family]
+    if not machine.is_cpu:
+        share = share * np.clip(2 * lookups * width / _THREADS / machine.sms, 1e-3, 1)
+    memory = dram / share + cache
+    _finish(state, member, memory, np.zeros(len(member)), memory)
+
+
+def popular_share(kept: F64, rows: F64, skew: F64) -> F64:
+    """[n] share of Zipf-distributed accesses to `rows` rows that falls on the first `kept`.
+
+    The sum of k^-skew up to `kept` over the sum up to `rows`, both as integrals.
+    """
+    kept, rows = np.maximum(np.minimum(kept, rows), 0), np.maximum(rows, 1)
+    power = np.where(np.abs(skew - 1) < 1e-3, 1 - 1e-3, skew)
+    share: F64 = ((kept + 1) ** (1 - power) - 1) / ((rows + 1) ** (1 - power) - 1)
+    return np.clip(share, 0, 1)
 
 
 def _copy(state: State, member: NDArray[np.int64], family: str) -> None:
@@ -313,4 +350,5 @@ FORMULAS: dict[str, Callable[[State, NDArray[np.int64], str], None]] = {
     "conv": _convolution,
     "attention": _attention,
     "copy": _copy,
+    "embedding": _embedding,
 }

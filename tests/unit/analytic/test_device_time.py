@@ -11,7 +11,7 @@ import pytest
 
 from gnnperf.analytic import DeviceTime, device_time, roofline_rule, tiles
 from gnnperf.analytic.device_time import UNKNOWN_US
-from gnnperf.analytic.formulas import CPU_OP_US, PLAIN_KERNEL_US
+from gnnperf.analytic.formulas import CPU_OP_US, PLAIN_KERNEL_US, popular_share
 from gnnperf.analytic.tiles import convolution_products
 from gnnperf.graph import dtype_index
 from gnnperf.hardware import get_hardware
@@ -170,6 +170,29 @@ def test_host_copies_go_over_the_link() -> None:
     pinned = device_time(batch("copy", bytes=size, route=1, pinned=1), A100).total_us[0]
     assert pinned == pytest.approx(1.0 + size / (0.8 * 31.5e3), rel=0.01)
     assert device_time(batch("copy", bytes=size, route=1), A100).total_us[0] > 1.5 * pinned
+
+
+def test_lookups_that_repeat_come_from_the_cache() -> None:
+    """16 M lookups of 91,000 rows of 328 bytes (30 MB): an A100 trace of torchrec lasts 2.5 ms."""
+    tables = {"dim": 82.4, "bags": 999424, "tables": 122}
+    trace = batch("embedding", table_rows=90837, lookups=15807216, **tables)
+    skewed = batch("embedding", table_rows=90837, lookups=15807216, skew=1.1, **tables)
+    spread = batch("embedding", table_rows=1e9, lookups=15807216, **tables)
+    few, fewer, many = (
+        device_time(b, get_hardware("a100-sxm-40gb")).total_us[0] for b in (trace, skewed, spread)
+    )
+    assert 2546 < few < 2 * 2546
+    assert fewer == pytest.approx(2546, rel=0.4)
+    assert many > 1.3 * few
+
+
+def test_popular_rows_of_a_zipf_distribution() -> None:
+    weights = np.arange(1, 10001.0) ** -1.2
+    exact = weights[:100].sum() / weights.sum()
+    found = popular_share(np.array([100.0]), np.array([1e4]), np.array([1.2]))[0]
+    assert found == pytest.approx(exact, abs=0.06)
+    assert popular_share(np.array([100.0]), np.array([1e4]), np.zeros(1))[0] == pytest.approx(0.01)
+    assert popular_share(np.array([1e5]), np.array([1e4]), np.ones(1))[0] == pytest.approx(1)
 
 
 def test_unknown_work_is_never_free_and_is_counted() -> None:
