@@ -210,3 +210,19 @@ def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     for word in ("t4", "model op", "h100-sxm", "Tesla_T4/tiny-inf-512-8", "NVIDIA X9 (1)"):
         assert word in said
+
+
+def test_traces_without_a_reference_or_a_file_are_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    (folder / "iterations.csv").write_text(
+        "name,reference_iteration_ms\nnothing,\nabsent,12.5\nbroken,3\n"
+    )
+    (folder / "broken").mkdir()
+    (folder / "broken" / "t.json").write_text("{}")
+    found = evaluated(tmp_path, folder)
+    assert not found["iterations"]
+    counted = found["summary"]["unscored_iterations"]
+    assert counted["no reference time in iterations.csv"] == 1
+    assert counted["no trace beside iterations.csv"] == 1
+    assert sum(counted.values()) == 3  # and what the reader says of the broken one
