@@ -14,6 +14,7 @@ from gnnperf.analytic.peaks import (
     throttled,
 )
 from gnnperf.analytic.tiles import (
+    LIBRARY_SHARE,
     WINOGRAD_SAVING,
     Product,
     convolution_products,
@@ -77,6 +78,8 @@ _ISSUE: dict[str, tuple[str, float]] = {
     "gather": ("index_numel", 0.8),
 }
 """dimension that is above 0 where elements are addressed one by one, and elements per clock"""
+_CAST_RATE = 1.8
+"""elements per clock and SM of a kernel that converts types"""
 _VENDOR_STREAM = {"amd": 0.75}
 """of the bandwidth that NVIDIA's kernels reach (NeuSight's MI100 and MI210, MI300X traces)"""
 _DENSE = ("elementwise", "copy", "triton")
@@ -206,6 +209,7 @@ def _attention(state: State, member: NDArray[np.int64], family: str) -> None:
     efficiency = 0.65 * np.minimum(1, np.sqrt(2048 / np.maximum(per_clock, 1)))
     efficiency = efficiency * np.minimum(np.sqrt(np.maximum(head, 1) / 128), 1)
     efficiency = efficiency * np.where(backward, 0.8, 1.0)
+    efficiency = efficiency * LIBRARY_SHARE.get(machine.hardware.vendor, 1.0)
     q_blocks = np.maximum(np.ceil(q_len / 128), 1)
     waves = np.maximum(batch * heads * q_blocks, 1e-3) / machine.sms
     pairs = attended_pairs(q_len, kv_len, causal, window)
@@ -242,19 +246,21 @@ def stream(state: State, member: NDArray[np.int64], family: str) -> None:
 def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
     """Time to compute addresses one element at a time, where accesses cannot be vectorized.
 
-    1.3 elements per clock and SM: broadcast, permuted and casting kernels of PyTorch in traces of
-    an H100 and a B200 alike (1.2 to 1.4); 0.8 where indices are followed.
+    1.3 elements per clock and SM: broadcast and permuting kernels of PyTorch in traces of an H100
+    and a B200 alike (1.2 to 1.4); 1.8 for casts (1.3 to 2.2); 0.8 where indices are followed.
     """
     if state.machine.is_cpu:
         return _exponentials_us(state, member, family)
     if family not in _ISSUE:
         return np.zeros(len(member))
-    scalar = state.rows.dims[member, dim_index(family, _ISSUE[family][0])] > 0
+    name, rate = _ISSUE[family]
+    cycles = np.where(state.dim(member, family, name) > 0, 1 / rate, 0.0)
     if family == "copy":
         sizes = state.rows.dims[member, 4:6]
-        scalar = scalar | (sizes[:, 0] != sizes[:, 1])
-    rate = _ISSUE[family][1] * state.machine.sms * state.machine.clock_ghz * 1e3
-    return np.where(scalar, state.cost.parallel_items[member] / rate, 0.0)
+        cast = (sizes[:, 0] != sizes[:, 1]) & (cycles == 0)
+        cycles = np.where(cast, 1 / _CAST_RATE, cycles)
+    clocks = state.machine.sms * state.machine.clock_ghz * 1e3
+    return cycles * state.cost.parallel_items[member] / clocks
 
 
 def _exponentials_us(state: State, member: NDArray[np.int64], family: str) -> F64:
