@@ -1,0 +1,29 @@
+"""Features of device work on a device: numbers with names and units, made without torch."""
+
+from gnnperf.features.hardware import COLUMN, hardware_row
+from gnnperf.features.rows import (
+    NO_VARIANT,
+    Measurement,
+    Rows,
+    make_rows,
+    ratios,
+    variant_name,
+)
+from gnnperf.features.spec import DIMENSIONS, FEATURES, HARDWARE_COLUMNS, RATIOS, TERMS, Feature
+
+__all__ = [
+    "COLUMN",
+    "DIMENSIONS",
+    "FEATURES",
+    "HARDWARE_COLUMNS",
+    "NO_VARIANT",
+    "RATIOS",
+    "TERMS",
+    "Feature",
+    "Measurement",
+    "Rows",
+    "hardware_row",
+    "make_rows",
+    "ratios",
+    "variant_name",
+]

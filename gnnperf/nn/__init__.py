@@ -1,0 +1,1 @@
+"""The network: analytic priors with fitted coefficients and a message-passing residual."""

@@ -1,0 +1,73 @@
+"""The analytic prior of any row: one fitted expression for each kind of work."""
+
+import torch
+from torch import Tensor, nn
+
+from gnnperf.features import TERMS
+from gnnperf.nn.inputs import Inputs
+from gnnperf.nn.prior_attention import DECODE_QUERIES, AttentionPrior
+from gnnperf.nn.prior_base import Prior
+from gnnperf.nn.prior_experts import ExpertsPrior
+from gnnperf.nn.prior_matrix import MatrixPrior
+from gnnperf.nn.prior_stream import StreamPrior
+from gnnperf.ops import family_index
+
+KINDS: tuple[str, ...] = (
+    "tensor16",
+    "tensor8",
+    "vector",
+    "attention",
+    "decode",
+    "experts",
+    "stream",
+    "processor",
+)
+"""The kinds of work that have an expression of their own; `kind_of` indexes it."""
+
+
+def kind_of(x: Inputs) -> Tensor:
+    """[n] index into KINDS."""
+    d = x.dims
+    kind = torch.full((len(x),), KINDS.index("stream"), dtype=torch.int64)
+    depthwise = (d[:, 13] > 1) & (d[:, 2] / d[:, 13].clamp(min=1.0) < 8)
+    product = (x.family == family_index("gemm")) | ((x.family == family_index("conv")) & ~depthwise)
+    kind[product] = KINDS.index("vector")
+    kind[product & x.matrix & (x.element <= 2)] = KINDS.index("tensor16")
+    tf32 = x.matrix & (x.element > 2) & (x.peak > 4 * x.figure("vector_peak"))
+    kind[product & tf32] = KINDS.index("tensor16")
+    kind[product & x.matrix & (x.element <= 1)] = KINDS.index("tensor8")
+    fused = (x.family == family_index("attention")) & (d[:, 9] > 0)
+    kind[fused] = KINDS.index("attention")
+    kind[fused & (d[:, 3] <= DECODE_QUERIES)] = KINDS.index("decode")
+    experts = (x.family == family_index("moe")) | (x.family == family_index("moe_gemm"))
+    kind[experts] = KINDS.index("experts")
+    kind[x.figure("gpu") < 0.5] = KINDS.index("processor")
+    return kind
+
+
+def _make(kind: str, devices: int, variants: int) -> Prior:
+    if kind in ("attention", "decode"):
+        return AttentionPrior(devices, variants)
+    if kind == "experts":
+        return ExpertsPrior(devices, variants)
+    if kind in ("stream", "processor"):
+        return StreamPrior(devices, variants, cpu=kind == "processor")
+    return MatrixPrior(kind, devices, variants)
+
+
+class AnalyticPrior(nn.Module):
+    """Log time in us and terms of rows of any family."""
+
+    def __init__(self, devices: int, variants: int) -> None:
+        super().__init__()
+        self.kinds = nn.ModuleDict({kind: _make(kind, devices, variants) for kind in KINDS})
+
+    def forward(self, x: Inputs) -> Tensor:
+        """[n, len(TERMS)]: log time first, then what `features.TERMS` says."""
+        kind = kind_of(x)
+        result = torch.zeros(len(x), len(TERMS))
+        for index in torch.unique(kind).tolist():
+            rows = torch.nonzero(kind == index).squeeze(1)
+            terms = self.kinds[KINDS[index]](x.take(rows)).features()
+            result = result.index_put((rows,), terms)
+        return result

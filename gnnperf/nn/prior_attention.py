@@ -1,0 +1,102 @@
+"""Fused (flash) attention: tiles of queries over the SMs, keys and values streamed from memory."""
+
+import torch
+from torch import Tensor
+
+from gnnperf.nn.inputs import Inputs
+from gnnperf.nn.prior_base import Prior, Start, Terms, cache_hit, soft_maximum, throttle
+
+STARTS: dict[str, Start] = {
+    "launch": Start(2.5, 0.5, 0.0, 0.0),
+    "ramp": Start(6.0, 0.5, 0.0, 0.0),
+    "sharpness": Start(3.0, 0.3),
+    "efficiency": Start(0.7, 0.4, 0.0, -0.1),
+    "narrow_head": Start(0.3, 0.5, 0.0, 0.0),
+    "exponential": Start(1.0, 0.4, -0.3, -0.2),
+    "query_tile": Start(128.0, 0.3),
+    "block_latency": Start(0.6, 0.5, 0.0),
+    "chunk": Start(256.0, 0.5),
+    "split": Start(3.0, 0.5),
+    "bandwidth": Start(0.75, 0.2),
+    "cache": Start(0.8, 0.3),
+    "reach": Start(1.5, 0.5),
+    "decode_work": Start(1.0, 0.5),
+    "backward": Start(1.3, 0.3),
+    "capacity_split": Start(0.48, 0.2),
+    "capacity": Start(0.9, 0.2),
+    "capacity_width": Start(0.3, 0.3),
+    "power": Start(0.9, 0.15),
+    "power_exponent": Start(0.4, 0.2),
+    "power_clock": Start(2.0, 0.1),
+    "power_node": Start(0.8, 0.15),
+    "power_width": Start(0.15, 0.2),
+    "power_time": Start(400.0, 0.5),
+    "call": Start(30.0, 0.5),
+}
+DECODE_QUERIES = 16
+"""up to as many queries a sequence, the keys and values are what is split among the SMs"""
+SPECIAL_PER_CLOCK = 16.0
+"""exponentials of one SM per clock on NVIDIA GPUs (CUDA programming guide, throughput table)"""
+
+
+class AttentionPrior(Prior):
+    """Prefill, decode and backward of fused attention."""
+
+    def __init__(self, devices: int, variants: int) -> None:
+        super().__init__(STARTS, devices, variants)
+
+    def forward(self, x: Inputs) -> Terms:
+        """Time and terms of the rows."""
+        effect = self.effects(x)
+        batch, heads, kv_heads, q_len, kv_len, head_dim = x.dims[:, :6].clamp(min=1.0).T
+        decode = q_len <= DECODE_QUERIES
+        group = (heads / kv_heads).clamp(min=1.0)
+        tile = torch.where(decode, (q_len * group).clamp(min=1.0), self.value(x, "query_tile"))
+        blocks = torch.where(decode, batch * kv_heads, batch * heads * _ceil(q_len / tile))
+        window = torch.where(x.dims[:, 8] > 0, torch.minimum(x.dims[:, 8], kv_len), kv_len)
+        sms, clock = x.figure("sms"), x.figure("clock")
+        room = (sms / blocks).clamp(min=1.0)
+        pieces = torch.minimum(room, (window / self.value(x, "chunk")).clamp(min=1.0))
+        splits = torch.where(decode, pieces, torch.ones_like(pieces))
+        exact = blocks * splits / sms
+        rounded = _ceil(exact)
+        smooth = torch.where(x.dims[:, 7] > 0, 0.5 * (rounded + exact.clamp(min=1.0)), rounded)
+        tail = smooth / exact
+        compute, slow = self._compute(x, effect, head_dim, decode, tail)
+        memory, hit = self._memory(x, effect, exact)
+        steps = window / 64 / splits * torch.where(decode, 1.0, 0.6)
+        latency = steps * self.value(x, "block_latency") * smooth / clock / 4
+        launch = self.value(x, "launch") * effect["launch"] + self.value(x, "ramp") / clock
+        launch = launch + torch.where(splits > 1.5, self.value(x, "split"), 0.0)
+        launch = launch + self.value(x, "call") * effect["call"] * x.launch_included
+        body = soft_maximum([compute, memory, latency], self.value(x, "sharpness"))
+        log_time = torch.log(launch + body)
+        return Terms(log_time, launch, compute, memory, latency, slow, hit, tail, exact)
+
+    def _compute(
+        self, x: Inputs, effect: dict[str, Tensor], head_dim: Tensor, decode: Tensor, tail: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        narrow = (128 / head_dim.clamp(max=128.0)) ** self.value(x, "narrow_head")
+        rate = x.peak * self.value(x, "efficiency") * effect["compute"] / narrow
+        padding = torch.where(decode, self.value(x, "decode_work") * 4, 1.0)
+        products = x.flops / rate * padding
+        scores = x.flops / (4 * head_dim)
+        special = x.figure("sms") * x.figure("clock") * 1e3 * SPECIAL_PER_CLOCK
+        exponentials = scores / special * self.value(x, "exponential")
+        backward = torch.where(x.dims[:, 10] > 0, self.value(x, "backward"), 1.0)
+        time = (products + exponentials) * tail * backward
+        limit = throttle(self, x, effect["power"])
+        slow = 1 + (limit - 1) * time / (time + self.value(x, "power_time"))
+        return time * slow, slow
+
+    def _memory(self, x: Inputs, effect: dict[str, Tensor], exact: Tensor) -> tuple[Tensor, Tensor]:
+        moved = x.read + x.written
+        hit = cache_hit(self, x, moved)
+        cache = x.figure("l2_bandwidth") * self.value(x, "cache") * effect["cache"]
+        rate = x.figure("bandwidth") * self.value(x, "bandwidth") * effect["bandwidth"]
+        active = (exact * self.value(x, "reach")).clamp(max=1.0)
+        return (moved * (1 - hit) / rate + moved * hit / cache) / active, hit
+
+
+def _ceil(x: Tensor) -> Tensor:
+    return torch.ceil(x - 1e-4).clamp(min=1.0)

@@ -1,0 +1,282 @@
+"""A training run from its config to its checkpoint."""
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import yaml
+from numpy.typing import NDArray
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from gnnperf import __version__
+from gnnperf.checkpoint import save_checkpoint
+from gnnperf.data.datamodule import RowsModule
+from gnnperf.data.rows import Batches, TrainRows, with_terms
+from gnnperf.data.samples import Samples, read_samples, table_files
+from gnnperf.errors import InputError
+from gnnperf.nn.inputs import Inputs
+from gnnperf.nn.model import Edges, KernelNetwork, ModelConfig
+from gnnperf.nn.prior import KINDS, AnalyticPrior, kind_of
+from gnnperf.ops import family_names
+from gnnperf.training.config import TrainConfig, run_folder
+from gnnperf.training.module import ResidualModule
+from gnnperf.training.prior_fit import fit_prior
+from gnnperf.training.scores import (
+    COVERAGE,
+    SHORT_US,
+    Errors,
+    errors_of,
+    figures,
+    interval_factors,
+    quantiles_by_slot,
+)
+
+I64 = NDArray[np.int64]
+SLOT_ROWS = 100
+"""fewer rows than this give a kind of work no residual of its own"""
+Tell = Callable[[str, int, int], None]
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    return None
+
+
+def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
+    """Fit the prior, train the residual, score what was left out, write the checkpoint.
+
+    Args:
+        config: The run. An unfinished run of the same config in its folder is resumed.
+        tell: Called with the name of a stage, steps done and steps in all.
+        bar: Show Lightning's progress bar.
+
+    Returns:
+        The folder of the run: model.ckpt, card.json, card.md, config.yaml, scores.json.
+
+    Raises:
+        InputError: No data, an unknown group, or a folder that cannot be written.
+    """
+    torch.set_num_threads(config.threads)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    samples = read_samples(config.data.path, config.data.rows_per_cell, config.seed)
+    _check_groups(config, samples)
+    folder = run_folder(config)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config.plain(), sort_keys=False))
+    inside = samples.of_groups(config.data.leave_out, inside=False)
+    used = inside[~samples.held[inside]]
+    network, x = _network(config, samples, used)
+    _prior_stage(config, folder, network.prior, x, samples, used, tell)
+    features, slot, log_prior = with_terms(network, samples.rows, x)
+    network.fit_scaling(features[used], slot[used])
+    safe = slot.clamp(min=0)
+    scaled = network.standardize(features, safe)
+    rows = TrainRows(
+        torch.where(slot.unsqueeze(1) >= 0, scaled, 0.0),
+        safe,
+        log_prior,
+        torch.arange(len(samples)),
+        torch.from_numpy(samples.log_time),
+        torch.from_numpy(samples.weight),
+        Edges.none(),
+    )
+    trained = used[slot[used].numpy() >= 0]
+    _residual_stage(config, folder, network, rows.take(torch.from_numpy(trained)), bar)
+    card = _score(config, folder, network, rows, samples, slot.numpy())
+    save_checkpoint(network, folder, card, config.plain())
+    if config.output:
+        target = Path(config.output)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in ("model.ckpt", "card.json", "card.md"):
+            shutil.copyfile(folder / name, target / name)
+    return folder
+
+
+def _check_groups(config: TrainConfig, samples: Samples) -> None:
+    for group in config.data.leave_out:
+        if group not in samples.groups:
+            raise InputError(
+                f"no row of the group {group!r}",
+                field="data.leave_out",
+                remedy=f"groups of this data: {', '.join(samples.groups)}",
+            )
+
+
+def _network(config: TrainConfig, samples: Samples, used: I64) -> tuple[KernelNetwork, Inputs]:
+    """The untrained network (equal to its prior) and all rows as its inputs."""
+    trained = np.unique(samples.rows.device[used])
+    devices = tuple(samples.devices[i].name for i in trained)
+    codes = np.full(len(samples.devices), -1, np.int64)
+    codes[trained] = np.arange(len(trained))
+    x = Inputs.of(samples.rows, codes)
+    pairs = kind_of(x)[used] * 1000 + x.family[used]
+    values, counts = torch.unique(pairs, return_counts=True)
+    slots = tuple(
+        f"{KINDS[pair // 1000]}/{family_names()[pair % 1000]}"
+        for pair, count in zip(values.tolist(), counts.tolist(), strict=True)
+        if count >= SLOT_ROWS
+    )
+    m = config.model
+    model = ModelConfig(
+        devices, samples.variants, slots, m.hidden, m.layers, m.members, m.bound, m.dropout
+    )
+    return KernelNetwork(model), x
+
+
+def _balance(samples: Samples, rows: I64) -> Tensor:
+    """[n] how often a row is drawn: cells of few rows more often, short launches less."""
+    cell = samples.rows.device[rows] * 1000 + samples.label[rows]
+    _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
+    return torch.from_numpy((samples.weight[rows] / np.sqrt(count[place])).astype(np.float32))
+
+
+def _prior_stage(
+    config: TrainConfig,
+    folder: Path,
+    prior: AnalyticPrior,
+    x: Inputs,
+    samples: Samples,
+    used: I64,
+    tell: Tell,
+) -> None:
+    """Fit the prior, or read it where an interrupted run had fitted it."""
+    saved = folder / "prior.pt"
+    if saved.exists():
+        prior.load_state_dict(torch.load(saved, weights_only=True))
+        return
+    index = torch.from_numpy(used)
+    fit_prior(
+        prior,
+        x.take(index),
+        torch.from_numpy(samples.log_time)[index],
+        _balance(samples, used),
+        config.prior,
+        config.seed,
+        lambda done, total: tell("prior", done, total),
+    )
+    torch.save(prior.state_dict(), saved)
+
+
+def _residual_stage(
+    config: TrainConfig, folder: Path, network: KernelNetwork, rows: TrainRows, bar: bool
+) -> None:
+    """Train the residual networks; resumes from last.ckpt."""
+    batches = Batches(rows, [], config.train.batch_size, config.seed)
+    module = ResidualModule(network, config.train, config.train.epochs * len(batches))
+    last = folder / "last.ckpt"
+    keep = ModelCheckpoint(folder, save_top_k=0, save_last=True, every_n_epochs=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
+        trainer = pl.Trainer(
+            accelerator="cpu",
+            devices=1,
+            max_epochs=config.train.epochs,
+            callbacks=[keep],
+            logger=_logger(config, folder),
+            enable_progress_bar=bar,
+            enable_model_summary=False,
+            gradient_clip_val=1.0,
+            reload_dataloaders_every_n_epochs=1,
+            default_root_dir=folder,
+            log_every_n_steps=10,
+        )
+        resume = last if last.exists() else None
+        trainer.fit(module, RowsModule(batches), ckpt_path=resume, weights_only=False)
+
+
+def _logger(config: TrainConfig, folder: Path) -> Any:  # noqa: ANN401
+    """Weights & Biases; its package is imported only here, when a run is tracked."""
+    if config.wandb == "disabled":
+        return False
+    from pytorch_lightning.loggers import WandbLogger
+
+    return WandbLogger(
+        name=folder.name,
+        save_dir=folder,
+        project="gnnperf",
+        offline=config.wandb == "offline",
+        config=config.plain(),
+    )
+
+
+def _score(
+    config: TrainConfig,
+    folder: Path,
+    network: KernelNetwork,
+    rows: TrainRows,
+    samples: Samples,
+    slot: I64,
+) -> dict[str, Any]:
+    """Figures of the groups left out and of unseen shapes; intervals; the card."""
+    slots = network.config.slots
+    outside = samples.of_groups(config.data.leave_out)
+    outside = outside[slot[outside] >= 0]
+    unseen = samples.of_groups(config.data.leave_out, inside=False)
+    unseen = unseen[samples.held[unseen] & (slot[unseen] >= 0)]
+    judged = _scored(samples, outside if len(outside) else unseen)
+    errors = errors_of(network, rows.take(torch.from_numpy(judged)))
+    quantiles = quantiles_by_slot(errors, slot[judged], slots)
+    left_out = (
+        json.loads((Path(config.intervals) / "scores.json").read_text())
+        if (config.intervals)
+        else {"quantiles": quantiles, "left_out": []}
+    )
+    factors = interval_factors(left_out["quantiles"], slots)
+    network.factor.copy_(torch.tensor([factors[name] for name in slots]))
+    own = _by_cell(network, samples, judged, errors, slot)
+    shapes = _scored(samples, unseen)
+    known = errors_of(network, rows.take(torch.from_numpy(shapes)))
+    scores = {
+        "quantiles": quantiles,
+        "left_out": own if len(outside) else [],
+        "unseen_shapes": _by_cell(network, samples, shapes, known, slot),
+    }
+    (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
+    figures_left_out = left_out["left_out"] or scores["left_out"]
+    return {
+        "version": __version__,
+        "coverage": COVERAGE,
+        "rows": int((~samples.held).sum() - (~samples.held[outside]).sum()),
+        "devices": list(network.config.devices),
+        "left_out_text": (
+            f"The figures are of other runs of the same config, each without one group "
+            f"({config.intervals})."
+            if config.intervals
+            else f"Left out: {', '.join(config.data.leave_out) or 'nothing but shapes'}."
+        ),
+        "left_out": figures_left_out,
+        "unseen_shapes": scores["unseen_shapes"],
+        "data": {file.name: _sha256(file) for file in table_files(config.data.path)},
+        "config": config.plain(),
+    }
+
+
+def _scored(samples: Samples, rows: I64) -> I64:
+    long = np.exp(samples.log_time[rows]) >= SHORT_US
+    return rows[long | (samples.rows.launch_included[rows] == 0)]
+
+
+def _by_cell(
+    network: KernelNetwork, samples: Samples, rows: I64, errors: Errors, slot: I64
+) -> list[dict[str, Any]]:
+    """One entry for each group and reported family with at least 20 rows."""
+    factor = network.factor.numpy()[slot[rows]]
+    found = []
+    for group in range(len(samples.groups)):
+        for label in range(len(samples.labels)):
+            chosen = np.flatnonzero((samples.group[rows] == group) & (samples.label[rows] == label))
+            if len(chosen) >= 20:
+                names = {"group": samples.groups[group], "label": samples.labels[label]}
+                found.append({**names, **figures(errors, chosen, factor)})
+    return found
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

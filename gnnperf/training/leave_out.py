@@ -1,0 +1,49 @@
+"""One run for each device group, trained without it; the figures and intervals of all together."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from gnnperf.config import read_yaml
+from gnnperf.data.samples import read_samples
+from gnnperf.errors import InputError
+from gnnperf.training.config import TrainConfig
+from gnnperf.training.fit import Tell, train
+
+
+def leave_each_out(config: TrainConfig, tell: Callable[[str], Tell], bar: bool = False) -> Path:
+    """Run `train` once without each device group; groups that are done are not run again.
+
+    Args:
+        config: The run; its folder gets one folder for each group and `scores.json`.
+        tell: Gives, for a group, what `train` is to call.
+        bar: Show Lightning's progress bar.
+
+    Returns:
+        The folder; `intervals: FOLDER` in another config takes its intervals from it.
+
+    Raises:
+        InputError: The folder holds the runs of another config.
+    """
+    base = Path(config.run)
+    base.mkdir(parents=True, exist_ok=True)
+    saved = base / "config.yaml"
+    if saved.exists() and read_yaml(saved) != config.plain():
+        raise InputError("holds the runs of another config", path=base, remedy="name another run")
+    saved.write_text(yaml.safe_dump(config.plain(), sort_keys=False))
+    samples = read_samples(config.data.path, 50, config.seed)
+    joined: dict[str, list[object]] = {"quantiles": [], "left_out": [], "unseen_shapes": []}
+    for group in samples.groups:
+        place = base / group
+        if not (place / "model.ckpt").exists():
+            data = replace(config.data, leave_out=(group,))
+            one = replace(config, run=str(place), output="", intervals="", data=data)
+            place = train(one, tell(group), bar)
+        scores = json.loads((place / "scores.json").read_text())
+        for name, values in joined.items():
+            values.extend(scores[name])
+    (base / "scores.json").write_text(json.dumps(joined, indent=1) + "\n")
+    return base

@@ -1,0 +1,98 @@
+"""Errors on rows that were not trained on, and the intervals that they justify."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnperf.data.rows import TrainRows
+from gnnperf.nn.model import KernelNetwork
+
+F32 = NDArray[np.float32]
+COVERAGE = 0.9
+SHORT_US = 50.0
+"""rows timed with their launch are scored from this time on"""
+CHUNK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """[n] rows: log of predicted over measured, and the spread the network gave."""
+
+    prior: F32
+    edge_free: F32
+    network: F32
+    spread: F32
+
+
+def errors_of(network: KernelNetwork, rows: TrainRows) -> Errors:
+    """Errors of rows that are measured times of their own."""
+    network.eval()
+    parts: list[list[F32]] = [[], [], [], []]
+    with torch.inference_mode():
+        for index in torch.arange(len(rows.slot)).split(CHUNK):
+            part = rows.take(index)
+            base = part.log_prior - part.log_time
+            plain, _ = network.residuals(part.features, part.slot, part.edges, edge_free=True)
+            residual, spread = network.residuals(part.features, part.slot, part.edges)
+            for place, value in zip(
+                parts, (base, base + plain, base + residual, spread), strict=True
+            ):
+                place.append(value.numpy())
+    return Errors(*(np.concatenate(p) if p else np.zeros(0, np.float32) for p in parts))
+
+
+def median_ape(error: F32) -> float:
+    """Median absolute percentage error of log errors."""
+    return float(100 * np.median(np.abs(np.expm1(error))))
+
+
+def figures(errors: Errors, chosen: NDArray[np.int64], factor: F32) -> dict[str, float | int]:
+    """Figures of some rows; `factor` [n] widens the spread to the interval."""
+    e = errors.network[chosen]
+    inside = np.abs(e) <= factor[chosen] * errors.spread[chosen]
+    return {
+        "n": len(chosen),
+        "prior": median_ape(errors.prior[chosen]),
+        "edge_free": median_ape(errors.edge_free[chosen]),
+        "network": median_ape(e),
+        "mean": float(100 * np.mean(np.abs(np.expm1(e)))),
+        "bias": float(100 * np.median(np.expm1(e))),
+        "coverage": float(100 * inside.mean()),
+    }
+
+
+def interval_factors(scores: list[dict[str, Any]], slots: tuple[str, ...]) -> dict[str, float]:
+    """Per slot: what the spread is multiplied by, so that 90 % of left-out rows lie inside.
+
+    Args:
+        scores: One entry per (group left out, slot): `slot` and `quantiles`, the quantiles 0, 1,
+            ..., 100 % of |error| / spread. Each group counts the same.
+        slots: All slots; one without scores gets the largest factor of the others.
+    """
+    grid = np.linspace(0.0, 1.0, 101)
+    found: dict[str, float] = {}
+    for slot in slots:
+        parts = [np.asarray(s["quantiles"]) for s in scores if s["slot"] == slot]
+        if not parts:
+            continue
+        pooled = np.concatenate([np.interp(grid, grid, part) for part in parts])
+        found[slot] = float(np.quantile(pooled, COVERAGE))
+    largest = max(found.values(), default=2.0)
+    return {slot: found.get(slot, largest) for slot in slots}
+
+
+def quantiles_by_slot(
+    errors: Errors, slot: NDArray[np.int64], slots: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """For `interval_factors`: the quantiles of |error| / spread of each slot with 30 rows."""
+    ratio = np.abs(errors.network) / errors.spread
+    found = []
+    for index, name in enumerate(slots):
+        part = ratio[slot == index]
+        if len(part) >= 30:
+            values = np.quantile(part, np.linspace(0, 1, 101))
+            found.append({"slot": name, "quantiles": [round(float(v), 4) for v in values]})
+    return found
