@@ -84,6 +84,11 @@ def _print(result: "Evaluation", console: Console) -> None:
     if result.kernels:
         console.print(_kernel_table(result.kernels))
         console.print(_family_table(result.summary["by_family"]))
+    for name, figures in result.summary["class_sums"].items():
+        text = f"sum of {name} ops in {figures['n']} models: error mean {figures['mape']:.1f} %"
+        peers = (f"{peer} {p['mape']:.1f}" for peer, p in figures["peers"].items())
+        text = f"{text} ({', '.join(peers)})"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     if result.context.iterations:
         console.print(_step_table(result))
     for name, figures in result.summary["iterations"].items():

@@ -75,6 +75,8 @@ class ModelMeta:
     """backward and accumulation"""
     peers_us: dict[str, float] = field(default_factory=dict)
     """published predictions of step_us by predictor"""
+    classes_us: dict[str, dict[str, float]] = field(default_factory=dict)
+    """reported family -> `measured` or a predictor -> published sum over all ops and passes"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,6 +48,8 @@ class Context:
     scores: KernelScores = field(default_factory=KernelScores)
     iterations: list[IterationScore] = field(default_factory=list)
     collectives: list[IterationScore] = field(default_factory=list)
+    class_sums: list[IterationScore] = field(default_factory=list)
+    """all ops of one family of one labelled model, summed, beside published sums"""
     unscored: Counter[str] = field(default_factory=Counter)
     """iterations without a score, by reason"""
     reports: list[ImportReport] = field(default_factory=list)

@@ -130,6 +130,7 @@ def _summary(context: Context, entries: Sequence[dict[str, Any]]) -> dict[str, A
         "by_family": _by_family(context),
         "by_part": _by(context, "family", "dtype", "source", "part", needs="part"),
         "backward_ops": _backward(context),
+        "class_sums": _class_sums(context),
         "iterations": _iterations(context),
         "unscored_iterations": dict(context.unscored),
     }
@@ -175,6 +176,16 @@ def _backward(context: Context) -> list[dict[str, Any]]:
         for values, errors in context.scores.keys(*fields)
         if values[2] not in SOURCES
     ]
+
+
+def _class_sums(context: Context) -> dict[str, Any]:
+    """Per family: errors of the sums over its ops in labelled models, peers' beside them."""
+    found = {}
+    for label in sorted({score.data for score in context.class_sums}):
+        scores = [score for score in context.class_sums if score.data == label]
+        all_figures = iteration_figures(scores)
+        found[label] = {n: all_figures[n] for n in ("n", "mape", "median_ape", "bias", "peers")}
+    return found
 
 
 def _iterations(context: Context) -> dict[str, Any]:

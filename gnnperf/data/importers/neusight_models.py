@@ -25,6 +25,14 @@ from gnnperf.errors import InputError
 
 PEERS = {"neusight": "neusight", "roofline": "roofline", "habitat": "habitat", "li": "micro"}
 """our name of a predictor -> its prefix in summary.csv"""
+CLASSES = {
+    "bmm": "BMM",
+    "linear": "Linear",
+    "elementwise": "VEC",
+    "softmax": "VECsoftmax",
+    "layer_norm": "VECln",
+}
+"""our name of a family -> its class in summary.csv"""
 _STEM = re.compile(
     r"(?P<model>[^-]+)-(?P<mode>inf|train)-(?P<seq>\d+)-(?P<batch>\d+)(-(?P<option>.+))?"
 )
@@ -50,6 +58,14 @@ class Label:
         return self.json.stem
 
 
+@dataclass(frozen=True)
+class Published:
+    """What summary.csv says of one run; see the fields of `ModelMeta`."""
+
+    peers_us: dict[str, float]
+    classes_us: dict[str, dict[str, float]]
+
+
 def read_labels(path: Path, report: ImportReport) -> list[Label]:
     """Every label/DEVICE/STEM.json of a folder, with the published predictions beside it.
 
@@ -58,7 +74,7 @@ def read_labels(path: Path, report: ImportReport) -> list[Label]:
     """
     root = find_root(path)
     files = sorted(root.glob("label/*/*.json"))
-    peers = _read_peers(root / "summary" / "summary.csv")
+    summary = _read_summary(root / "summary" / "summary.csv")
     known = catalogue_names({f.parent.name for f in files})
     labels = []
     for file in files:
@@ -68,6 +84,7 @@ def read_labels(path: Path, report: ImportReport) -> list[Label]:
             continue
         times = _read_json(file)
         key = (found["model"], found["mode"], found["seq"], found["batch"], found["option"] or "")
+        published = summary.get((file.parent.name, *key), Published({}, {}))
         labels.append(
             Label(
                 file,
@@ -84,7 +101,8 @@ def read_labels(path: Path, report: ImportReport) -> list[Label]:
                     step_us=_us(times, file, "e2e_latency"),
                     forward_us=_us(times, file, "fw_latency"),
                     backward_us=_us(times, file, "bwall_latency"),
-                    peers_us=peers.get((file.parent.name, *key), {}),
+                    peers_us=published.peers_us,
+                    classes_us=published.classes_us,
                 ),
             )
         )
@@ -202,18 +220,27 @@ def _us(times: dict[str, Any], file: Path, name: str) -> float:
     return value * 1e3 if value > 0 and math.isfinite(value) else math.nan
 
 
-def _read_peers(file: Path) -> dict[tuple[str, ...], dict[str, float]]:
-    """(device, model, mode, sequence, batch, option) -> predictor -> microseconds."""
+def _read_summary(file: Path) -> dict[tuple[str, ...], Published]:
+    """By (device, model, mode, sequence, batch, option)."""
     if not file.is_file():
         return {}
     key = ("device", "model_name", "mode", "seqlen", "batch", "option")
-    columns = {peer: f"{prefix}_all_e2e_latency" for peer, prefix in PEERS.items()}
-    table = read_columns(file, key, tuple(columns.values()))
-    keys = [texts(table, name) for name in key]
-    times = {peer: numbers(table, column) * 1e3 for peer, column in columns.items()}
-    return {
-        tuple(name[row] for name in keys): {
-            peer: float(us[row]) for peer, us in times.items() if np.isfinite(us[row])
-        }
-        for row in range(len(table))
+    steps = {peer: f"{prefix}_all_e2e_latency" for peer, prefix in PEERS.items()}
+    sums = {
+        (label, who): f"{prefix}_{name}_e2e_latency"
+        for label, name in CLASSES.items()
+        for who, prefix in {"measured": "label", **PEERS}.items()
     }
+    table = read_columns(file, (*key, *steps.values()), tuple(sums.values()))
+    keys = [texts(table, name) for name in key]
+    steps_us = {peer: numbers(table, column) * 1e3 for peer, column in steps.items()}
+    sums_us = {place: numbers(table, column) * 1e3 for place, column in sums.items()}
+    found = {}
+    for row in range(len(table)):
+        classes: dict[str, dict[str, float]] = {}
+        for (label, who), us in sums_us.items():
+            if us[row] > 0:  # False for NaN
+                classes.setdefault(label, {})[who] = float(us[row])
+        peers = {peer: float(us[row]) for peer, us in steps_us.items() if np.isfinite(us[row])}
+        found[tuple(name[row] for name in keys)] = Published(peers, classes)
+    return found
