@@ -18,16 +18,20 @@ CUDA_QUEUE_DEPTH = 1021
 FREE_AFTER_US = 5.0
 """A stream that ended so long before a launch began was free for it."""
 LONGEST_US = {
-    "launch_latency_us": (-20.0, 20.0),
+    "launch_latency_us": (-100.0, 20.0),
     "queue_gap_us": (0.0, 20.0),
-    "copy_start_us[to_host]": (0.0, 50.0),
-    "copy_start_us[to_device]": (0.0, 300.0),
-    "return_us[to_host]": (-50.0, 50.0),
-    "return_us[to_device]": (-300.0, 50.0),
-    "return_us[stream]": (-50.0, 50.0),
-    "return_us[device]": (-50.0, 50.0),
+    "copy_start_us[to_host]": (-100.0, 50.0),
+    "copy_start_us[to_device]": (-100.0, 300.0),
+    "return_us[to_host]": (-50.0, 100.0),
+    "return_us[to_device]": (-300.0, 100.0),
+    "return_us[stream]": (-50.0, 100.0),
+    "return_us[device]": (-50.0, 100.0),
 }
-"""Records outside of these bounds have another cause than the constant and are not looked at."""
+"""Records outside of these bounds have another cause than the constant and are not looked at.
+
+They leave room for a GPU clock that runs up to 100 us before the host's: latencies then come out
+too small and returns too large by the same time, which cancels.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""The replay table of docs/replay.md: `python -m gnnperf.timeline.table FOLDER_OF_TRACES`.
+"""The replay table of docs/replay.md: `python -m gnnperf.timeline.table FOLDER...`.
 
-Every set is replayed with its own durations, with all device work free and ten times as long,
-and with each rule left out.
+A folder holds either the public traces (an `iterations.csv` beside them) or own recordings (a
+folder each, with a Kineto trace). Every set is replayed with its own durations, with all device
+work free and ten times as long, and with each rule left out.
 """
 
 import csv
@@ -55,7 +56,11 @@ class Row:
 
 def trace_files(folder: Path) -> list[Path]:
     """The Kineto files of a set (its ET and CSV files aside)."""
-    return [p for p in sorted(folder.iterdir()) if p.suffix != ".csv" and "_et." not in p.name]
+    return [p for p in sorted(folder.iterdir()) if p.suffix != ".csv" and not _is_et(p)]
+
+
+def _is_et(path: Path) -> bool:
+    return "_et." in path.name
 
 
 def references(traces: Path) -> dict[str, float]:
@@ -76,8 +81,9 @@ def references(traces: Path) -> dict[str, float]:
 def measured_us(job: Job, periodic: bool) -> float:
     """The measured time of a job of one step: its period, or the span of its device work."""
     metas = [g.meta for g in job.graphs]
-    values = [m.device_period_us if periodic else m.device_span_us for m in metas]
-    return float(np.median(values))
+    on_host = not any(len(g.device_nodes) for g in job.graphs)
+    repeated = [m.host_step_us if on_host else m.device_period_us for m in metas]
+    return float(np.median(repeated if periodic else [m.device_span_us for m in metas]))
 
 
 def replay_set(name: str, folder: Path, reference_ms: float | None) -> Row:
@@ -98,7 +104,7 @@ def replay_set(name: str, folder: Path, reference_ms: float | None) -> Row:
         times.append([measured_us(one, periodic), *scaled, *without])
     table = np.array(times) / 1e3
     measured, replayed, free, tenfold, *rest = np.median(table, axis=0).tolist()
-    own = "median period of its steps" if periodic else "span of its device work"
+    own = "median of its steps" if periodic else "span of its device work"
     return Row(
         name,
         measured if reference_ms is None else reference_ms,
@@ -135,27 +141,40 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def rows_of(folder: Path) -> list[Row]:
+    """The rows of one folder of public traces or own recordings."""
+    if (folder / "iterations.csv").is_file():
+        known = references(folder)
+        found = [n for n in SETS if (folder / n).is_dir()]
+        return [replay_set(n, folder / n, known.get(n)) for n in found]
+    recorded = sorted(p.parent for p in folder.glob("*/kineto.json*"))
+    if not recorded:
+        raise InputError(
+            "neither iterations.csv nor */kineto.json.gz in it",
+            path=folder,
+            remedy="give the folder of the public traces or of own recordings",
+        )
+    return [replay_set(p.name, p, None) for p in recorded]
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Print the table of the sets found in a folder."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m gnnperf.timeline.table FOLDER_OF_TRACES\n")
+    """Print a table for each folder."""
+    if not arguments:
+        sys.stderr.write("usage: python -m gnnperf.timeline.table FOLDER...\n")
         return 2
-    traces = Path(arguments[0])
-    try:
-        known = references(traces)
-        found = [n for n in SETS if (traces / n).is_dir()]
-        rows = [replay_set(n, traces / n, known.get(n)) for n in found]
-    except InputError as why:
-        sys.stderr.write(f"{why}\n")
-        return 2
-    errors = np.abs([r.error_pct for r in rows])
-    sys.stdout.write(markdown(rows) + "\n\n")
-    sys.stdout.write(
-        f"{len(rows)} sets, ms. |error|: median {np.median(errors):.2f} %, "
-        f"largest {errors.max():.2f} %. Steps: "
-        + ", ".join(f"{r.name} {r.steps} (each within {r.spread_pct:.1f} %)" for r in rows)
-        + "\n"
-    )
+    for argument in arguments:
+        try:
+            rows = rows_of(Path(argument))
+        except InputError as why:
+            sys.stderr.write(f"{why}\n")
+            return 2
+        errors = np.abs([r.error_pct for r in rows])
+        sys.stdout.write(
+            f"{markdown(rows)}\n\n{len(rows)} sets, ms. |error|: median {np.median(errors):.2f} %, "
+            f"largest {errors.max():.2f} %. Steps: "
+            + ", ".join(f"{r.name} {r.steps} (each within {r.spread_pct:.1f} %)" for r in rows)
+            + "\n"
+        )
     return 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnnperf.errors import GnnperfError
 from gnnperf.graph import ExecutionGraph, Job, NodeKind, Rendezvous
-from gnnperf.timeline.replay import RULES, Result, run, schedule_of
+from gnnperf.timeline.replay import RULES, Result, run, schedule_of, typical_step
 
 
 def replayed(graph: ExecutionGraph, **options: Any) -> Result:  # noqa: ANN401
@@ -227,3 +227,13 @@ def test_many_steps_are_refused(programs: SimpleNamespace) -> None:
     later = replace(graph, meta=replace(graph.meta, step=1))
     with pytest.raises(GnnperfError, match="one step"):
         schedule_of(Job((graph, later)))
+
+
+def test_the_typical_step_is_the_median_of_the_replays(programs: SimpleNamespace) -> None:
+    make = programs.Instruction
+    graphs = []
+    for number, gap in enumerate((500.0, 100.0, 300.0, 200.0, 400.0)):
+        graph = programs.record([make("launch", 5.0), make("gap", gap)])
+        graphs.append(replace(graph, meta=replace(graph.meta, step=number)))
+    assert typical_step(Job(tuple(graphs)), [0, 1, 2, 3, 4]) == 2
+    assert typical_step(Job(tuple(graphs)), [1, 3]) == 1

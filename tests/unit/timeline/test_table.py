@@ -57,4 +57,4 @@ def test_a_folder_without_traces_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(tmp_path)]) == 2
-    assert "iterations.csv" in capsys.readouterr().err
+    assert "neither iterations.csv nor" in capsys.readouterr().err
