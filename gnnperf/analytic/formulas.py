@@ -78,6 +78,8 @@ _ISSUE: dict[str, tuple[str, float]] = {
     "gather": ("index_numel", 0.8),
 }
 """dimension that is above 0 where elements are addressed one by one, and elements per clock"""
+_VALUE_US = 0.035
+"""a thread of a reduction adds one value after the other, some 512 of them, before threads share"""
 _CAST_RATE = 1.8
 """elements per clock and SM of a kernel that converts types"""
 _VENDOR_STREAM = {"amd": 0.75}
@@ -251,6 +253,8 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
     """
     if state.machine.is_cpu:
         return _exponentials_us(state, member, family)
+    if family == "reduce":
+        return np.minimum(state.dim(member, family, "reduced"), 512) * _VALUE_US
     if family not in _ISSUE:
         return np.zeros(len(member))
     name, rate = _ISSUE[family]

@@ -9,6 +9,7 @@ out): median |log ratio| 0.15 over (device, kind, type) groups.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnperf.analytic.peaks import DRAM_SHARE, L2_SHARE, Machine, hit_share, throttled
 from gnnperf.ops.base import F64
@@ -40,6 +41,8 @@ _NORM = 4.5
 """exponent of the norm that joins compute, memory and cache times"""
 _ONE_BYTE_SHARE = 0.8
 """of the peak that one-byte types reach where two-byte types reach all (scales, wider tiles)"""
+_MISALIGNED_SHARE = 0.6
+"""of the rate of matrix units where rows do not start at multiples of 16 bytes (an A100, tf32)"""
 LIBRARY_SHARE = {"amd": 0.75}
 """of what the same shapes reach with NVIDIA's libraries (NeuSight's MI100 and MI210)"""
 WINOGRAD_SAVING = 2.25
@@ -70,7 +73,7 @@ class Product:
 
 def product_time(p: Product, machine: Machine, cold: bool) -> tuple[F64, F64, F64]:
     """Times in us of products: in all, of the arithmetic, of the memory (each [n])."""
-    vector = p.rate <= machine.hardware.peak_tflops["fp32_vector"] * 1e6 * 1.001
+    vector = _on_vector_units(p, machine)
     hits = np.zeros(len(p.m)) if cold else hit_share(p.bytes_total, machine)
     dram = p.bytes_total * (1 - hits) / (DRAM_SHARE * machine.dram_bytes_per_us)
     dram = dram + p.bytes_total * hits / (L2_SHARE * machine.cache_bytes_per_us)
@@ -109,9 +112,16 @@ def _one_choice(
 
 
 def _reached(p: Product, machine: Machine) -> F64:
-    """[n] share of a full tile's rate that libraries reach, by element size and vendor."""
+    """[n] share of a full tile's rate that libraries reach: element size, alignment, vendor."""
     share: F64 = np.where(p.size <= 1, _ONE_BYTE_SHARE, 1.0)
+    elements = np.maximum(16 / p.size, 1)
+    misaligned = (np.mod(p.k, elements) > 0) | (np.mod(p.n, elements) > 0)
+    share = np.where(misaligned & ~_on_vector_units(p, machine), share * _MISALIGNED_SHARE, share)
     return share * LIBRARY_SHARE.get(machine.hardware.vendor, 1.0)
+
+
+def _on_vector_units(p: Product, machine: Machine) -> NDArray[np.bool_]:
+    return np.asarray(p.rate <= machine.hardware.peak_tflops["fp32_vector"] * 1e6 * 1.001)
 
 
 def _join(*times: F64) -> F64:
