@@ -64,13 +64,17 @@ class NetworkEngine:
         self.model = model
 
     def times(self, graph: ExecutionGraph, described: Description, hardware: Hardware) -> Times:
-        """See `Engine`."""
+        """See `Engine`. On a GPU a trace times the kernel alone, on a CPU the whole call."""
+        from gnnperf.api.context import row_edges  # torch is not needed before
+
+        on_host = hardware.kind == "cpu"
         found = self.model.predict(
             described.batch,
             hardware,
-            source="trace",
-            launch_included=hardware.kind == "cpu",
+            edges=row_edges(graph, described),
             framework="pytorch",
+            launch_included=on_host,
+            in_model=on_host,
         )
         communicates = is_collective(described)
         links = AnalyticEngine().times(graph, described, hardware)
@@ -85,4 +89,5 @@ class NetworkEngine:
 
 def is_collective(described: Description) -> NDArray[np.bool_]:
     """[rows] whether each row communicates."""
-    return described.batch.family == family_index("collective")
+    same: NDArray[np.bool_] = described.batch.family == family_index("collective")
+    return same
