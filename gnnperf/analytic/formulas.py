@@ -45,6 +45,8 @@ _VENDOR_KERNEL = {"amd": 2.0}
 """times as long (kernels of a few bytes in MI300X traces last 3 to 5 us)"""
 CPU_OP_US = 5.0
 """what an op of next to no work lasts on a CPU, as a profiler records it: dispatch, allocation"""
+_CPU_ATTENTION = 0.2
+"""of the peak (fused attention of own recordings, head sizes 32 and 64: 0.17 to 0.26)"""
 _CPU_SPECIAL = 0.2
 """exponentials per clock and core (gelu, softmax, bernoulli of an own recording: 0.1 to 0.3)"""
 COPY_US = 1.0
@@ -221,6 +223,8 @@ def _attention(state: State, member: NDArray[np.int64], family: str) -> None:
     prefill = waste * (1 + 2 / whole) * np.ceil(waves) / waves
     packed = np.clip(q_len * heads / np.maximum(kv_heads, 1) / 64, 1 / 64, 1)
     compute = flops / (rate * efficiency) * np.where(q_len >= 16, prefill, 1 / packed)
+    if machine.is_cpu:
+        compute = flops / (rate * _CPU_ATTENTION)
     vector = rate <= machine.hardware.peak_tflops["fp32_vector"] * 1e6 * 1.001
     compute = compute * throttled(rate, compute, machine, vector)
     memory = state.stream_us(member, state.bytes[member], 0.9)
@@ -268,11 +272,14 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
 
 
 def _exponentials_us(state: State, member: NDArray[np.int64], family: str) -> F64:
-    """On a CPU: exponentials and random numbers, one after the other."""
-    if family not in ("elementwise", "softmax"):
+    """On a CPU: exponentials, random numbers and the taps of a pool, one after the other."""
+    if family not in ("elementwise", "softmax", "pool"):
         return np.zeros(len(member))
     rate = _CPU_SPECIAL * state.machine.sms * state.machine.clock_ghz * 1e3
-    special = np.ones(len(member)) if family == "softmax" else state.dim(member, family, "special")
+    if family == "pool":
+        return state.cost.flops[member] / rate
+    every = np.ones(len(member))
+    special = every if family == "softmax" else state.dim(member, family, "special")
     return special * state.cost.parallel_items[member] / rate
 
 

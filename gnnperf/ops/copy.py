@@ -85,6 +85,9 @@ PARSERS: dict[str, Parser] = {
     "flip": _duplicate,
     "roll": _duplicate,
     "constant_pad_nd": _duplicate,
+    "to_mkldnn": _duplicate,
+    "mkldnn_reorder_conv2d_weight": _duplicate,
+    "mkldnn_reorder_linear_weight": _duplicate,
     "im2col": _duplicate,
     "col2im": _duplicate,
 }

@@ -62,7 +62,7 @@ def _cell(call: Call) -> Work:
 
 
 PARSERS: dict[str, Parser] = {
-    **dict.fromkeys(("_cudnn_rnn", "miopen_rnn", "_cudnn_rnn_backward"), _rnn),
+    **dict.fromkeys(("_cudnn_rnn", "miopen_rnn", "mkldnn_rnn_layer", "_cudnn_rnn_backward"), _rnn),
     **dict.fromkeys(("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), _cell),
     "_thnn_fused_lstm_cell_backward_impl": _cell,
     "_thnn_fused_gru_cell_backward": _cell,

@@ -197,3 +197,40 @@ def test_gpt2_large_has_the_flops_of_its_parameters() -> None:
     assert batch_cost(found.batch).flops.sum() == pytest.approx(
         6 * parameters * 512 + attention, rel=0.02
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hta_mi250_toy",
+        "hta_simple_add_pair",
+        "hta_triton",
+        "nsys_converted_list",
+        "sidnb13_h100_tflayer",
+        "torchrec_2rank_tiny",
+        "tracelens_compile_triton",
+        "tracelens_mi210_gpu_only",
+        "tracelens_vllm_decode_full",
+    ],
+)
+def test_every_kind_of_trace_is_described(name: str) -> None:
+    graph = read(name)
+    found = describe(graph)
+    assert found.node.tolist() == graph.device_nodes.tolist()
+    assert sum(found.unknown.values()) == (~found.batch.known).sum()
+    assert np.isfinite(found.batch.dims).all()
+
+
+def test_own_cpu_recordings_are_known_completely() -> None:
+    recordings = Path(__file__).parents[3] / "datasets" / "cpu-recordings"
+    folders = sorted(p for p in recordings.glob("*") if p.is_dir())[:3]
+    if not folders:
+        pytest.skip(f"no recordings at {recordings}")
+    from gnnperf.traces import read_job
+
+    for folder in folders:
+        graph = read_job(folder).graphs[0]
+        found = describe(graph)
+        assert found.unknown == {}
+        covered = graph.nodes.duration_us[found.node].sum()
+        assert covered > 0.6 * graph.meta.host_step_us
