@@ -104,13 +104,10 @@ def critical_path(result: Result) -> CriticalPath:
     last = len(result.times) - 1
     begin = -np.inf
     if np.isfinite(result.period_us):
-        shift = (result.times[-1].start_us - result.times[-2].start_us)[step.marker]
-        sink = int(step.marker[np.argmax(shift)])
-        event = 2 * sink
-        begin = float(result.times[-2].start_us[sink])
+        event = 2 * result.sink
+        begin = float(result.times[-2].start_us[result.sink])
     else:
-        work = np.flatnonzero(step.device) if step.device.any() else np.arange(len(step.node))
-        event = 2 * int(work[np.argmax(result.times[0].end_us[work])]) + 1
+        event = 2 * result.sink + 1
     rows: list[tuple[int, float, float, float]] = []
     for source, source_time, target, time in _walk(result, last, event):
         if time <= begin:
@@ -184,7 +181,9 @@ def slack(result: Result) -> list[F64]:
     mirrored = Scan(schedule.reversed())
     n = schedule.num_nodes
     periodic = np.isfinite(result.period_us)
-    sinks = 2 * step.marker if periodic else 2 * np.flatnonzero(step.device) + 1
+    sinks = 2 * np.unique(np.append(step.marker, result.sink))
+    if not periodic:
+        sinks = 2 * np.flatnonzero(step.device) + 1
     ahead = min(len(result.times), 3) if periodic else 1
     least = np.full(2 * n, -np.inf)
     limit = float(result.times[-1].event_us[sinks].max())

@@ -6,6 +6,7 @@ import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I64, NONE, ExecutionGraph
+from gnnperf.ops import leaf_ops
 from gnnperf.timeline.constants import DeviceConstants
 from gnnperf.timeline.lanes import HOST, STREAM, Part, RankLanes
 from gnnperf.timeline.schedule import Link, Links
@@ -106,15 +107,19 @@ def _back_to_host(graph: ExecutionGraph, device: I64, place: I64, known: DeviceC
 
 
 def host_only_lanes(graph: ExecutionGraph, host: HostDefaults) -> RankLanes:
-    """A step on the CPU: the leaf ops are the work, what lies between them the host's own gaps.
+    """A step on the CPU: its leaf ops are the work, what lies between them the host's own gaps.
+
+    Leaf ops are those that `gnnperf.ops` describes; without any, all ops that hold no others.
 
     Threads that take turns are one chain in time; one that runs beside it is its own lane, which
     begins when it did after the chain's work then last ended.
     """
     nodes = graph.nodes
-    leaf = np.ones(graph.num_nodes, np.bool_)
-    leaf[nodes.parent[nodes.parent >= 0]] = False
-    work = np.flatnonzero(leaf & (nodes.kind <= NodeKind.RUNTIME))
+    work = leaf_ops(graph)
+    if not len(work):
+        leaf = np.ones(graph.num_nodes, np.bool_)
+        leaf[nodes.parent[nodes.parent >= 0]] = False
+        work = np.flatnonzero(leaf & (nodes.kind <= NodeKind.RUNTIME))
     timed = np.isfinite(nodes.start_us[work])
     if not timed.all():
         gap = np.full(len(work), host.op_us)

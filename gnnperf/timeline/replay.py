@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnperf.errors import GnnperfError
 from gnnperf.graph.job import Job
-from gnnperf.graph.model import F64
+from gnnperf.graph.model import F64, I64
 from gnnperf.timeline.assemble import StepSchedule, schedule_of
 from gnnperf.timeline.hostless import HostDefaults
 from gnnperf.timeline.lanes import RULES, STREAM, Part
@@ -51,6 +51,8 @@ class Result:
     period_us: float
     """NaN for a single step"""
     assumed: tuple[str, ...]
+    sink: int
+    """the node of the schedule whose recurrence (of a single step: whose end) is the step's"""
 
     def node_times(self, graph: int) -> tuple[F64, F64]:
         """Start and end of every node of a graph in the last repetition, NaN where not on a lane.
@@ -159,11 +161,22 @@ def solve_step(step: StepSchedule, duration_us: F64, gap_us: F64, steps: int = S
     if not step.periodic:
         return _single(step, schedule)
     history = repeat(schedule, steps)
-    shift = history[-1].start_us[step.marker] - history[-2].start_us[step.marker]
+    watched = _watched(step, schedule)
+    shift = history[-1].start_us[watched] - history[-2].start_us[watched]
     period = float(shift.max())
+    sink = int(watched[np.argmax(shift >= period - STEADY * max(period, 1.0))])
     what = "device work" if any(len(g.device_nodes) for g in step.job.graphs) else "op"
     how = f"period of the first {what}, step repeated {len(history)} times"
-    return Result(step, schedule, period, how, tuple(history), period, step.assumed)
+    return Result(step, schedule, period, how, tuple(history), period, step.assumed, sink)
+
+
+def _watched(step: StepSchedule, schedule: Schedule) -> I64:
+    """Nodes that tell the period: each rank's first device work, and the first of every stream.
+
+    The slowest of them does: streams that nothing joins drift apart.
+    """
+    first = schedule.first_of_lane
+    return np.concatenate([step.marker, first[step.device[first]]])
 
 
 def _single(step: StepSchedule, schedule: Schedule) -> Result:
@@ -176,9 +189,9 @@ def _single(step: StepSchedule, schedule: Schedule) -> Result:
         own = np.flatnonzero((step.graph == g) & step.device)
         spans.append(float(times.end_us[own].max() - times.start_us[own].min()))
     how = "first to last device work of the only step, the median over the ranks"
-    return Result(
-        step, schedule, float(np.median(spans)), how, (times,), float("nan"), step.assumed
-    )
+    span, nan = float(np.median(spans)), float("nan")
+    sink = int(np.argmax(np.where(step.device, times.end_us, -np.inf)))
+    return Result(step, schedule, span, how, (times,), nan, step.assumed, sink)
 
 
 def repeat(schedule: Schedule, steps: int) -> list[Times]:

@@ -190,10 +190,13 @@ class Machine:
 
 
 def period_of(program: Program, scale: float = 1.0, steps: int = 14) -> float:
-    """Time from the first work of one step to that of the next, after some steps."""
+    """Time from one step to the next on the slowest stream, after some steps."""
     machine = Machine(scale)
-    first = [machine.step(program) for _ in range(steps)]
-    return first[-1] - first[-2]
+    begins: list[dict[int, float]] = []
+    for _ in range(steps):
+        machine.step(program)
+        begins.append({w[2]: w[3] for w in machine.work[::-1]})
+    return max(begins[-1][s] - begins[-2][s] for s in begins[-1])
 
 
 def record(program: Program, steps: int = 8, rank: int = 0) -> ExecutionGraph:
