@@ -234,6 +234,7 @@ class Collector:
             stream=numbers([a.stream for a in args]),
             event=numbers([a.wait_event for a in args]),
             record=numbers([a.wait_record for a in args]),
+            record_stream=numbers([a.wait_stream for a in args]),
         )
 
 

@@ -28,15 +28,29 @@ def order_edges(nodes: Nodes) -> Edges:
 def data_edges(arguments: Arguments, inputs: Tensors, output_ptr: I64, outputs: Tensors) -> Edges:
     """DATA edges: from the last earlier op that put a tensor out to each op that takes it in.
 
-    Nodes stand in the order in which they ran; tensors are the same where their ids are.
+    Nodes stand in the order in which they ran. Tensors are the same where their ids are; a view
+    has its own id, so the last op that put out any tensor of the same storage counts as well.
     """
     reader = _owner(arguments.tensor_ptr[arguments.ptr])
     writer = _owner(output_ptr)
-    wrote, read = outputs.tensor_id != NONE, inputs.tensor_id != NONE
-    writer, written = writer[wrote], outputs.tensor_id[wrote]
-    reader, wanted = reader[read], inputs.tensor_id[read]
+    found = [
+        _last_writers(writer, getattr(outputs, column), reader, getattr(inputs, column))
+        for column in ("tensor_id", "storage_id")
+    ]
+    pairs = np.unique(np.concatenate(found), axis=0)
+    return Edges(
+        pairs[:, 0].astype(np.int32),
+        pairs[:, 1].astype(np.int32),
+        np.full(len(pairs), EdgeKind.DATA, np.uint8),
+    )
+
+
+def _last_writers(writer: I64, written: I64, reader: I64, wanted: I64) -> I64:
+    """[e, 2] pairs of rows: the last writer before each reader of the same id."""
+    wrote, read = written != NONE, wanted != NONE
+    writer, written, reader, wanted = writer[wrote], written[wrote], reader[read], wanted[read]
     if not len(written) or not len(wanted):
-        return no_edges()
+        return np.zeros((0, 2), np.int64)
     _, code = np.unique(np.concatenate([written, wanted]), return_inverse=True)
     n = np.int64(max(writer.max(), reader.max()) + 1)
     key = np.sort(code[: len(written)] * n + writer)
@@ -44,12 +58,7 @@ def data_edges(arguments: Arguments, inputs: Tensors, output_ptr: I64, outputs: 
     place = np.searchsorted(key, query) - 1
     found = key[np.maximum(place, 0)]
     usable = (place >= 0) & (found // n == code[len(written) :])
-    pairs = np.unique(np.stack([found[usable] % n, reader[usable]], axis=1), axis=0)
-    return Edges(
-        pairs[:, 0].astype(np.int32),
-        pairs[:, 1].astype(np.int32),
-        np.full(len(pairs), EdgeKind.DATA, np.uint8),
-    )
+    return np.stack([found[usable] % n, reader[usable]], axis=1)
 
 
 def _owner(ptr: I64) -> I64:

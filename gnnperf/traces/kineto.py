@@ -15,6 +15,8 @@ from gnnperf.traces.signatures import SignatureBuilder, kineto_row
 from gnnperf.traces.source import Source
 from gnnperf.traces.table import CollectiveTable, Signatures, TraceTable, full
 
+_UNSIGNED_NONE = 0xFFFFFFFF
+"""What an unsigned field holds where there is no event or stream."""
 UNTIMED = "events without a time"
 REPAIRED = "values that are no JSON, blanked"
 DROPPED = "messages of dropped events"
@@ -178,21 +180,24 @@ def _without(codes: I32, empty: int) -> I32:
 
 
 def _fill_from_sync(table: TraceTable, collector: Collector) -> None:
-    """Events and streams that the device's own record of a synchronization names."""
+    """Events and streams that the device's own record of a synchronization names.
+
+    It tells of the waiting call its event and stream, and of the call that recorded the event
+    (by its correlation id) the same event and the stream that it was recorded on.
+    """
     sync = collector.rows["sync"]
-    correlation = sync.get("correlation")
-    if not len(correlation):
-        return
     calls = np.flatnonzero(table.kind == NodeKind.RUNTIME)
+    if not len(sync.get("correlation")) or not len(calls):
+        return
     calls = calls[np.argsort(table.correlation[calls], kind="stable")]
-    place = np.searchsorted(table.correlation[calls], correlation)
-    place = np.minimum(place, len(calls) - 1)
-    found = calls[place]
-    usable = table.correlation[found] == correlation
-    for name in ("event", "stream"):
-        values = sync.get(name)
-        keep = usable & (values >= 0) & (values < 1 << 31)
-        getattr(table, name)[found[keep]] = values[keep]
+    for id_column, stream_column in (("correlation", "stream"), ("record", "record_stream")):
+        ids = sync.get(id_column)
+        place = np.searchsorted(table.correlation[calls], ids)
+        found = calls[np.minimum(place, len(calls) - 1)]
+        usable = (table.correlation[found] == ids) & (ids > 0)
+        for name, values in (("event", sync.get("event")), ("stream", sync.get(stream_column))):
+            keep = usable & (values >= 0) & (values < _UNSIGNED_NONE)
+            getattr(table, name)[found[keep]] = values[keep]
 
 
 def _drop(table: TraceTable, decoded: Decoded) -> TraceTable:

@@ -87,7 +87,7 @@ def test_both_layouts(tiny: Tiny, schema: str) -> None:
     assert graph.nodes.phase[3] == Phase.BACKWARD
     data = graph.edges.kind == EdgeKind.DATA
     pairs = set(zip(graph.edges.src[data].tolist(), graph.edges.dst[data].tolist(), strict=True))
-    assert pairs == {(1, 2), (2, 3)}, "mm writes what foreach changes in place and backward reads"
+    assert pairs == {(1, 2), (2, 3)}, "mm writes, foreach changes in place, backward reads"
     assert [DTYPES[d] for d in graph.inputs.dtype[4:6]] == ["float32", "float16"]
     assert graph.inputs.tensor_id.tolist() == [11, 12, 11, 12, 13, 12, 13]
     last = slice(*graph.arguments.ptr[3:5])
@@ -166,3 +166,15 @@ def test_pair_that_does_not_match_is_told(tiny: Tiny) -> None:
     (graph,) = read_job(tiny.folder).graphs
     assert graph.meta.format == "kineto"
     assert any("no op of" in w for w in graph.meta.warnings)
+
+
+def test_views_depend_through_their_storage(tiny: Tiny) -> None:
+    view = [99, 3, 0, 4, 4, "cuda:0"]
+    tensor = "Tensor(float)"
+    rows = [
+        flat(2, "aten::mm", 1, outputs=([T3], [[4, 1]], [tensor])),
+        flat(3, "aten::sum", 1, inputs=([view], [[4]], [tensor])),
+    ]
+    graph = read_trace(tiny.text(document(rows)))
+    data = graph.edges.kind == EdgeKind.DATA
+    assert (graph.edges.src[data].tolist(), graph.edges.dst[data].tolist()) == ([0], [1])

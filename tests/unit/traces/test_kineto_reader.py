@@ -432,3 +432,22 @@ def test_cut_into_pieces_gives_the_same(tiny: Tiny, monkeypatch: pytest.MonkeyPa
         ]
         assert np.array_equal(one.nodes.start_us, other.nodes.start_us)
         assert np.array_equal(one.nodes.launch, other.nodes.launch)
+
+
+def test_events_of_waits_and_records_are_known(tiny: Tiny) -> None:
+    events = [
+        *tiny.one_op(),
+        tiny.call("cudaEventRecord", 21, 2, 8),
+        tiny.call("cudaEventSynchronize", 24, 9, 9),
+        tiny.event(
+            "cuda_sync", "Event Sync", 25, 7, -1,
+            correlation=9, stream=-1, wait_on_stream=7, wait_on_cuda_event_id=4,
+            wait_on_cuda_event_record_corr_id=8,
+        ),
+    ]  # fmt: skip
+    sync = events[-1]
+    sync["args"] = {key.replace(" ", "_"): v for key, v in sync["args"].items()}
+    graph = read_trace(tiny.write(events))
+    record, wait = node(graph, "cudaEventRecord"), node(graph, "cudaEventSynchronize")
+    assert graph.nodes.event[[record, wait]].tolist() == [4, 4]
+    assert graph.nodes.stream[[record, wait]].tolist() == [7, -1]
