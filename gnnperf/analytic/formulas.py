@@ -84,6 +84,8 @@ _VALUE_US = 0.035
 """a thread of a reduction adds one value after the other, some 512 of them, before threads share"""
 _CAST_RATE = 1.8
 """elements per clock and SM of a kernel that converts types"""
+_BATCH_NORM = 1.25
+"""of the other norms' bandwidth (ResNet-50 on a V100): its two passes meet in the cache"""
 _VENDOR_STREAM = {"amd": 0.75}
 """of the bandwidth that NVIDIA's kernels reach (NeuSight's MI100 and MI210, MI300X traces)"""
 _DENSE = ("elementwise", "copy", "triton")
@@ -298,9 +300,11 @@ def _passes(state: State, member: NDArray[np.int64], family: str) -> F64:
 
 
 def _slowed(state: State, member: NDArray[np.int64], family: str) -> F64:
-    """Share of a family's bandwidth that short rows and atomics leave."""
+    """Share of a family's bandwidth: less for short rows and atomics, more for batch norm."""
     vendor = 1.0 if family in _DENSE else _VENDOR_STREAM.get(state.machine.hardware.vendor, 1.0)
     share = np.full(len(member), vendor)
+    if family == "norm":
+        share = share * np.where(state.dim(member, family, "kind") == BATCH, _BATCH_NORM, 1.0)
     if family == "gather":
         row, atomic = (state.dim(member, family, d) for d in ("row_numel", "atomic"))
         share = share * np.where(row >= 32, 1.0, 0.6) * np.where(atomic > 0, 0.6, 1.0)
