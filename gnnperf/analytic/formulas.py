@@ -81,7 +81,7 @@ _ISSUE: dict[str, tuple[str, float]] = {
 }
 """dimension that is above 0 where elements are addressed one by one, and elements per clock"""
 _VALUE_US = 0.035
-"""a thread of a reduction adds one value after the other, some 512 of them, before threads share"""
+"""a thread of a reduction to few outputs adds 100 to 600 values one after the other"""
 _CAST_RATE = 1.8
 """elements per clock and SM of a kernel that converts types"""
 _BATCH_NORM = 1.25
@@ -260,7 +260,9 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
     if state.machine.is_cpu:
         return _exponentials_us(state, member, family)
     if family == "reduce":
-        return np.minimum(state.dim(member, family, "reduced"), 512) * _VALUE_US
+        outputs = np.maximum(state.dim(member, family, "out_numel"), 1)
+        few = np.minimum(32 * state.machine.sms / outputs, 1)
+        return np.clip(state.dim(member, family, "reduced") - 100, 0, 500) * _VALUE_US * few
     if family not in _ISSUE:
         return np.zeros(len(member))
     name, rate = _ISSUE[family]
