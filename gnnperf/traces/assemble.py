@@ -20,6 +20,8 @@ _RANK_IN_NAME = (
     re.compile(r"[._](\d{1,5})\.(?:et|json|pt)"),
 )
 
+_PROFILER_STEP = re.compile(r"ProfilerStep#\s*(\d+)")
+
 
 @dataclass
 class Recordings:
@@ -35,7 +37,22 @@ class Recordings:
             for graph in build_graphs(table):
                 meta = replace(graph.meta, step=graph.meta.step + first)
                 found.append(replace(graph, meta=meta) if first else graph)
-        return sorted(found, key=lambda g: (g.meta.rank, g.meta.step))
+        return sorted(_same_steps(found), key=lambda g: (g.meta.rank, g.meta.step))
+
+
+def _same_steps(graphs: list[ExecutionGraph]) -> list[ExecutionGraph]:
+    """Steps of several ranks numbered by `ProfilerStep#k`, so that equal numbers are one step."""
+    if len({g.meta.rank for g in graphs}) < 2:
+        return graphs
+    numbers = [_PROFILER_STEP.fullmatch(g.meta.step_name) for g in graphs]
+    if not all(numbers):
+        return graphs
+    steps = [int(n[1]) for n in numbers if n]
+    first = min(steps)
+    return [
+        replace(g, meta=replace(g.meta, step=step - first))
+        for g, step in zip(graphs, steps, strict=True)
+    ]
 
 
 def assemble(tables: Sequence[TraceTable]) -> Recordings:

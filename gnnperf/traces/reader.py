@@ -126,16 +126,27 @@ def step_time_us(graph: ExecutionGraph) -> float:
 
 
 def steady_steps(job: Job) -> list[int]:
-    """The steps to judge by: without the first, without stubs, without the last.
+    """The steps to judge by: without the first, without stubs, without those of unknown period.
 
-    The first step is left out where there are others (caches, allocations, profiler start).
-    A stub has less than half the nodes of the median step (recording ended inside of it).
-    The last one is left out too where others remain, since its period is not known: no next
-    step begins. Steps keep their order.
+    The first step is left out where there are others (caches, allocations, profiler start), and
+    so is a stub, which a rank lacks or which has less than half the nodes of the median step
+    (recording began or ended inside of it). Of the rest, those after which no next step begins
+    (the last one) are left out where others remain: their period is not known.
     """
-    steps = job.steps
-    sizes = {s: sum(g.num_nodes for g in job.graphs if g.meta.step == s) for s in steps}
+    by_step: dict[int, list[ExecutionGraph]] = {step: [] for step in job.steps}
+    for graph in job.graphs:
+        by_step[graph.meta.step].append(graph)
+    sizes = {step: sum(g.num_nodes for g in graphs) for step, graphs in by_step.items()}
+    ranks = max((len(graphs) for graphs in by_step.values()), default=0)
     typical = float(np.median(list(sizes.values()))) if sizes else 0.0
-    whole = [s for s in steps if 2 * sizes[s] >= typical]
-    later = [s for s in whole if s != steps[0]] or whole
-    return [s for s in later if s != steps[-1]] or later
+    steps = list(by_step)
+    whole = [s for s in steps if 2 * sizes[s] >= typical and len(by_step[s]) == ranks]
+    later = [s for s in whole if s != steps[0]] or whole or steps
+    known = [s for s in later if all(_has_period(g, s != steps[-1]) for g in by_step[s])]
+    return known or later
+
+
+def _has_period(graph: ExecutionGraph, followed: bool) -> bool:
+    if len(graph.device_nodes):
+        return bool(np.isfinite(graph.meta.device_period_us))
+    return followed

@@ -451,3 +451,17 @@ def test_events_of_waits_and_records_are_known(tiny: Tiny) -> None:
     record, wait = node(graph, "cudaEventRecord"), node(graph, "cudaEventSynchronize")
     assert graph.nodes.event[[record, wait]].tolist() == [4, 4]
     assert graph.nodes.stream[[record, wait]].tolist() == [7, -1]
+
+
+def test_steps_of_ranks_meet_by_their_numbers(tiny: Tiny) -> None:
+    for rank in range(2):
+        events = [
+            e
+            for k in range(rank, 3 + rank)
+            for e in (tiny.step(k, 100 * k, 90), tiny.op("aten::mm", 100 * k + 5, 10))
+        ]
+        tiny.write(events, f"{rank}.json", distributedInfo={"rank": rank, "world_size": 2})
+    job = read_job(tiny.folder)
+    assert [(g.meta.rank, g.meta.step) for g in job.graphs] == [
+        (0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 3),
+    ]  # fmt: skip
