@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.data.tables import KERNEL_TABLE, KernelTable, Names, make_table
-from gnnperf.graph import DTYPES, ExecutionGraph
+from gnnperf.graph import DTYPES, ExecutionGraph, dtype_index
 from gnnperf.graph.model import I64
 from gnnperf.ops import describe, family_names
 from gnnperf.traces import read_trace
@@ -28,7 +28,7 @@ class Origin:
 def table_of_ops(
     trace: str | Path, mark: str, labels: Sequence[str], duration_us: Sequence[float], at: Origin
 ) -> tuple[KernelTable, int]:
-    """The table, and how many cases were left out: other than one op, or an op or type unknown.
+    """The table, and how many cases were left out: other than one op, or an unknown one.
 
     Args:
         trace: A profiler trace in which case k lies inside an annotation `mark` + str(k).
@@ -42,8 +42,9 @@ def table_of_ops(
     batch = described.batch
     case = _enclosing_case(graph, described.node, mark)
     counts = np.bincount(case[case >= 0], minlength=len(labels))
-    usable = batch.known & (batch.dtype > 0)
-    rows = np.flatnonzero((case >= 0) & usable & (counts[case] == 1))
+    rows = np.flatnonzero((case >= 0) & batch.known & (counts[case] == 1))
+    # The profiler names no element type for lists of tensors; the cases are float32.
+    dtype = np.where(batch.dtype > 0, batch.dtype, dtype_index("float32"))[rows]
     case = case[rows]
     families = family_names()
     table = make_table(
@@ -54,7 +55,7 @@ def table_of_ops(
         raw_device=at.raw_device,
         family=Names.of([families[f] for f in batch.family[rows]]),
         label=Names.of([labels[c] for c in case]),
-        dtype=Names.of([DTYPES[d] for d in batch.dtype[rows]]),
+        dtype=Names.of([DTYPES[d] for d in dtype]),
         layout=f"threads={at.threads}",
         framework="pytorch",
         framework_version=at.torch_version,
