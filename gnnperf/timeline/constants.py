@@ -142,7 +142,7 @@ def _returns(
     rows, keys = wait_class(graph, waits)
     call = waits.dst[rows]
     done = done_us(graph, waits, rows)
-    truly = done > nodes.start_us[call] + default.sync_us
+    truly = (done > nodes.start_us[call] + default.sync_us) & (waits.back[rows] == 0)
     values = {
         key: found.middle(f"return_us[{key}]", end[call] - done, truly & (keys == key), value)
         for key, value in default.return_us.items()

@@ -154,10 +154,15 @@ def device_period_us(graph: ExecutionGraph) -> float:
 
 
 def done_us(graph: ExecutionGraph, waits: "Waits", rows: I64) -> F64:
-    """[r] recorded end of what each wait waits for, on the clock of this step."""
+    """[r] recorded end of what each wait waits for, on the clock of this step.
+
+    Works of the step before recur after the device's period, or after the host's on a stream that
+    keeps up with it: the later end counts.
+    """
     nodes = graph.nodes
     source = waits.src[rows]
-    shift = np.where(waits.back[rows] > 0, device_period_us(graph), 0.0)
+    least = np.fmin(graph.meta.device_period_us, graph.meta.host_step_us)
+    shift = np.where(waits.back[rows] > 0, least, 0.0)
     return np.asarray(nodes.start_us[source] + nodes.duration_us[source] - shift, np.float64)
 
 
