@@ -59,10 +59,12 @@ class AnalyticKernels:
 
 
 class NetworkKernels:
-    """A trained network (or one member of it)."""
+    """A trained network; edges reach it only if it was trained on graphs."""
 
     def __init__(self, model: "KernelModel") -> None:
         self.model = model
+        data = model.card.get("config", {}).get("data", {})
+        self.reads_edges = bool(data.get("graphs") or data.get("synthetic"))
 
     def predict(
         self, batch: OpBatch, hardware: Hardware, how: How, edges: PieceEdges | None = None
@@ -70,7 +72,9 @@ class NetworkKernels:
         """See `KernelPredictor`."""
         from gnnperf.nn.predict import RowEdges
 
-        joined = None if edges is None else RowEdges(edges.source, edges.destination, edges.data)
+        joined = None
+        if edges is not None and self.reads_edges:
+            joined = RowEdges(edges.source, edges.destination, edges.data)
         found = self.model.predict(
             batch,
             hardware,

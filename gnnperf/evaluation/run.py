@@ -119,6 +119,7 @@ def _summary(context: Context, entries: Sequence[dict[str, Any]]) -> dict[str, A
     return {
         "engine": settings.engine,
         "checkpoint": None if model is None else model.identity,
+        "reads_edges": getattr(context.kernels, "reads_edges", False),
         "leave_out": settings.leave_out,
         "split": settings.split,
         "seen_devices": None if context.seen_devices is None else sorted(context.seen_devices),
