@@ -85,7 +85,7 @@ class _StepTimes:
         if not np.isfinite(begin):
             begin = 0.0
         length = float(marks.end_us[i]) - begin
-        warnings = list(table.meta.warnings)
+        warnings = [*table.meta.warnings, *(f"{n} {what}" for what, n in table.counts.items())]
         if self.unlinked[i]:
             warnings.append(f"{self.unlinked[i]} kernels and copies without a launch in the trace")
         return replace(
@@ -98,6 +98,7 @@ class _StepTimes:
             device_period_us=float(self.first[i + 1] - self.first[i]) if following else np.nan,
             device_span_us=float(self.end[i] - self.begin[i]),
             warnings=tuple(warnings),
+            notes=(*table.meta.notes, ("nodes_outside_of_steps", str(int((self.step < 0).sum())))),
         )
 
 

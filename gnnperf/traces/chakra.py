@@ -301,7 +301,7 @@ def _collectives(
 def _meta(source: Source, version: str, attributes: list[dict[str, Any]]) -> GraphMeta:
     ranks = [int(a["rank"]) for a in attributes if "rank" in a]
     return GraphMeta(
-        source=source.name,
+        source=source.label,
         sha256=source.sha256,
         format="chakra",
         schema=version,

@@ -19,12 +19,18 @@ class Names:
     """The patterns of `collective_names.yaml`."""
 
     kernels: tuple[re.Pattern[str], ...]
+    ops: tuple[re.Pattern[str], ...]
     kinds: tuple[tuple[str, re.Pattern[str]], ...]
 
     def is_collective(self, name: str) -> bool:
         """Whether a kernel of that name communicates."""
         low = name.lower()
         return any(p.search(low) for p in self.kernels)
+
+    def communicates(self, name: str) -> bool:
+        """Whether an op of that name issues collectives."""
+        low = name.lower()
+        return self.is_collective(name) or any(p.search(low) for p in self.ops)
 
     def kind(self, name: str) -> str | None:
         """The kind that a name tells; None if it tells none."""
@@ -39,6 +45,7 @@ def names() -> Names:
     table = yaml.safe_load(text)
     return Names(
         tuple(re.compile(p) for p in table["kernels"]),
+        tuple(re.compile(p) for p in table["ops"]),
         tuple((kind, re.compile(p)) for kind, p in table["kinds"]),
     )
 
@@ -84,13 +91,15 @@ def _kinds(table: TraceTable, nodes: I64, recorded: I32) -> I32:
     """Kind of each collective as index into strings, in the names that gnnperf uses."""
     patterns = names()
     known = [patterns.kind(text) for text in table.names]
+    asked = [patterns.communicates(text) for text in table.names]
     result = []
     for node, text in zip(nodes.tolist(), recorded.tolist(), strict=True):
         told = [known[text]] if text >= 0 else []
         told.append(patterns.kind(_kernel_words(table.names[table.name[node]])))
         op = int(table.op[node])
         while op >= 0:
-            told.append(known[table.name[op]])
+            if asked[table.name[op]]:
+                told.append(known[table.name[op]])
             op = int(table.parent[op])
         certain = next((k for k in told if k and k != "send_recv"), None)
         kind = certain or next((k for k in told if k), None)
@@ -104,12 +113,15 @@ def _kernel_words(name: str) -> str:
 
 
 def _bytes_of_ops(table: TraceTable, op: I32) -> I64:
-    """Bytes of the tensors that the issuing op (or one around it) takes in; NONE if unknown."""
+    """Bytes that the issuing op (or one around it that communicates) takes in; NONE if unknown."""
+    patterns = names()
+    used = np.unique(table.name[table.kind == NodeKind.HOST_OP])
+    asked = np.zeros(len(table.names), np.bool_)
+    asked[used] = [patterns.communicates(table.names[i]) for i in used]
     sizes = np.append(signature_bytes(table), 0.0)
-    has = np.append(sizes[table.signature] > 0, False)
-    holder = np.append(nearest_marked(table.parent, has[:-1]), NONE)[op]
-    signature = np.append(table.signature, NONE)[holder]
-    total = sizes[signature]
+    has = (sizes[table.signature] > 0) & asked[table.name]
+    holder = np.append(nearest_marked(table.parent, has), NONE)[op]
+    total = sizes[np.append(table.signature, NONE)[holder]]
     return np.where(total > 0, total, NONE).astype(np.int64)
 
 

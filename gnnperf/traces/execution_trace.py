@@ -280,7 +280,7 @@ def _meta(source: Source, document: Document, nodes: list[Node]) -> GraphMeta:
     on_device = any(b'"cuda:' in bytes(n.inputs) or n.cat is not None for n in nodes)
     rank = _rank(nodes)
     return GraphMeta(
-        source=source.name,
+        source=source.label,
         sha256=source.sha256,
         format="pytorch-et",
         schema=document.schema,

@@ -227,7 +227,7 @@ def _meta(source: Source, decoded: Decoded, collector: Collector) -> GraphMeta:
     chosen = next((d for d in devices if used and d.get("id") == used[0]), None)
     chosen = chosen or (devices[0] if devices else {})
     return GraphMeta(
-        source=source.name,
+        source=source.label,
         sha256=source.sha256,
         format="kineto",
         schema=str(header.schemaVersion if header.schemaVersion is not None else ""),

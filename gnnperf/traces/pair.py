@@ -13,7 +13,7 @@ import numpy as np
 from gnnperf.graph import NodeKind, Tensors
 from gnnperf.graph.model import I32, I64, NONE, Arguments
 from gnnperf.traces.marks import is_step_mark
-from gnnperf.traces.table import Signatures, TraceTable
+from gnnperf.traces.table import CollectiveTable, Signatures, TraceTable, full
 
 PROOF = 0.9
 """Share of names that must agree for ids, or for a run of ops, to be believed."""
@@ -39,7 +39,11 @@ def join(kineto: TraceTable, trace: TraceTable) -> tuple[TraceTable, Matched]:
         meta = replace(kineto.meta, warnings=(*kineto.meta.warnings, warning))
         return replace(kineto, meta=meta), matched
     base = len(kineto.signatures.arguments.ptr) - 1
-    joined = replace(kineto, signatures=_appended(kineto, trace))
+    joined = replace(
+        kineto,
+        signatures=_appended(kineto, trace),
+        collectives=_records(kineto, trace, matched),
+    )
     joined.signature = kineto.signature.copy()
     joined.signature[matched.kineto] = trace.signature[matched.node] + base
     joined.output_signature = np.full(len(kineto), NONE, np.int32)
@@ -165,6 +169,25 @@ def _nearly(
             best = (float(agree.mean()), candidates[index[agree]], own[agree])
     if best[0] >= PROOF:
         yield best[1], best[2]
+
+
+def _records(kineto: TraceTable, trace: TraceTable, matched: Matched) -> CollectiveTable:
+    """What either says of collectives; the Kineto trace's own record goes first."""
+    own, other = kineto.collectives, trace.collectives
+    text = np.append(kineto.strings.codes(trace.names), np.int32(NONE))
+    row_of = full(len(trace))
+    row_of[other.event] = np.arange(len(other.event))
+    row = row_of[matched.node]
+    new = (row >= 0) & ~np.isin(matched.kineto, own.event)
+    events, row = matched.kineto[new], row[new]
+    columns = {"event": np.concatenate([own.event, events])}
+    for column in fields(CollectiveTable):
+        if column.name != "event":
+            values = getattr(other, column.name)[row]
+            if column.name in ("kind", "group", "ranks"):
+                values = text[values]
+            columns[column.name] = np.concatenate([getattr(own, column.name), values])
+    return CollectiveTable(**columns)
 
 
 def _appended(kineto: TraceTable, trace: TraceTable) -> Signatures:

@@ -31,6 +31,14 @@ class Source:
     sha256: str
     """of the file as it lies on disk (of the member, inside of an archive)"""
 
+    @property
+    def label(self) -> str:
+        """Name of the file without its folders; inside of an archive, archive:member."""
+        if Path(self.name).exists():
+            return Path(self.name).name
+        archive, _, member = self.name.rpartition(":")
+        return f"{Path(archive).name}:{member}"
+
 
 def limit_bytes() -> int:
     """Most bytes that one file may unpack to.
@@ -96,24 +104,22 @@ def _open_file(path: Path) -> Iterator[Source]:
 def unpack_gzip(raw: bytes, path: str | Path) -> bytes:
     """The bytes inside, refused as soon as they exceed the limit."""
     limit = limit_bytes()
-    parts: list[bytes] = []
-    size = 0
+    whole = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
             while part := stream.read(_BLOCK):
-                size += len(part)
-                if size > limit:
+                whole.write(part)
+                if whole.tell() > limit:
                     raise InputError(
                         f"unpacks to more than the limit of {limit / 1e9:g} GB",
                         path=path,
                         remedy=f"set {LIMIT_VARIABLE} to raise it, if you trust the file",
                     )
-                parts.append(part)
     except (EOFError, zlib.error, gzip.BadGzipFile) as why:
         raise InputError(
             f"truncated or damaged gzip ({why})", path=path, remedy="copy it again"
         ) from why
-    return b"".join(parts)
+    return whole.getvalue()
 
 
 def _is_tar(data: bytes) -> bool:

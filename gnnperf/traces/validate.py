@@ -113,10 +113,10 @@ def _file_reports(
 ) -> tuple[FileReport, ...]:
     before: dict[str, int | None] = {}
     for graph in graphs:
-        count, source = collectives_before_inputs(graph), graph.meta.source
+        count, source = collectives_before_inputs(graph), graph.meta.sha256
         if count is not None:
             before[source] = (before.get(source) or 0) + count
-    return tuple(_file_report(t, before.get(t.meta.source)) for t in recordings.tables)
+    return tuple(_file_report(t, before.get(t.meta.sha256)) for t in recordings.tables)
 
 
 def _file_report(table: TraceTable, before_inputs: int | None) -> FileReport:
