@@ -12,7 +12,7 @@ from gnnperf.evaluation.kernel_models import AnalyticKernels, KernelPredictor
 from gnnperf.evaluation.scores import IterationScore, KernelScores
 
 SHORT_US = 50.0
-"""Rows timed with their launch and shorter than this show the host, not the kernel."""
+"""Rows of a GPU timed with their launch and shorter than this show the host, not the kernel."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Scores the rows of kernel tables, in parts, device by device."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -34,6 +35,14 @@ def score_tables(parts: Iterable[KernelTable], report: ImportReport, context: Co
         context.tell(report.source, len(part))
 
 
+def own_parts(path: Path, report: ImportReport) -> Iterator[KernelTable]:
+    """The parts of a table in gnnperf's format, its rows counted in the report."""
+    report.files += 1
+    for part in read_tables(path):
+        report.rows += len(part)
+        yield part
+
+
 def _drawn(rows: int, limit: int) -> I64:
     if rows <= limit:
         return np.arange(rows)
@@ -47,12 +56,13 @@ def _score_part(table: KernelTable, context: Context) -> None:
         if hardware is None:
             context.scores.unknown_devices[device] += len(rows)
         elif context.wants(device):
-            _score_device(_long_enough(rows, context), hardware, context)
+            _score_device(_long_enough(rows, hardware, context), hardware, context)
 
 
-def _long_enough(table: KernelTable, context: Context) -> KernelTable:
-    """Without the rows that show the host; questionable ones are counted and stay."""
+def _long_enough(table: KernelTable, hardware: Hardware, context: Context) -> KernelTable:
+    """Without the rows that show the host of a GPU; questionable ones are counted and stay."""
     short = table.launch_included & (table.duration_us < context.settings.min_us)
+    short &= hardware.kind == "gpu"
     if short.any():
         reason = f"launch included and shorter than {context.settings.min_us:g} us"
         context.scores.left_out[reason] += int(short.sum())

@@ -5,11 +5,11 @@ from pathlib import Path
 from gnnperf.data.importers import IMPORTERS, ImportReport
 from gnnperf.data.importers.aiconfigurator import is_tidy as is_aiconfigurator
 from gnnperf.data.importers.pipeweave import is_tidy as is_pipeweave
-from gnnperf.data.tables import is_table, read_tables
+from gnnperf.data.tables import is_table
 from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context
 from gnnperf.evaluation.kinds.base import Kind
-from gnnperf.evaluation.tables import score_tables
+from gnnperf.evaluation.tables import own_parts, score_tables
 
 
 def _layout(path: Path) -> str:
@@ -30,8 +30,7 @@ def _score(path: Path, context: Context) -> None:
     layout = _layout(path)
     report = ImportReport(path.name)
     if layout == "gnnperf":
-        report.files = 1
-        score_tables(read_tables(path), report, context)
+        score_tables(own_parts(path, report), report, context)
     else:
         score_tables(IMPORTERS[layout](path, report), report, context)
 

@@ -4,12 +4,11 @@ from pathlib import Path
 
 from gnnperf.api.jobs import chosen_step
 from gnnperf.data.importers import ImportReport
-from gnnperf.data.tables import read_tables
 from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context
 from gnnperf.evaluation.kinds.base import Kind
 from gnnperf.evaluation.kinds.traces import score_job
-from gnnperf.evaluation.tables import score_tables
+from gnnperf.evaluation.tables import own_parts, score_tables
 from gnnperf.recording.manifest import NAME, read_manifest
 
 
@@ -40,8 +39,8 @@ def _score(path: Path, context: Context) -> None:
                 context.unscored[str(why)] += 1
             context.tell("recordings", 1)
         for table in manifest.tables:
-            report = ImportReport(f"{folder.name}/{table.file}", files=1)
-            score_tables(read_tables(folder / table.file), report, context)
+            report = ImportReport(f"{folder.name}/{table.file}")
+            score_tables(own_parts(folder / table.file, report), report, context)
 
 
 KIND = Kind(

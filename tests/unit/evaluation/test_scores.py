@@ -84,6 +84,8 @@ def test_rows_that_show_the_host_are_left_out_and_counted() -> None:
     context, _ = scored(table([10.0, 49, 50], launch_included=True), table([10.0]))
     assert len(context.scores) == 2
     assert sum(context.scores.left_out.values()) == 2
+    on_the_host, _ = scored(table([10.0, 49, 50], launch_included=True, device="cpu"))
+    assert len(on_the_host.scores) == 3
     everything, _ = scored(table([10.0, 49, 50], launch_included=True), min_us=0)
     assert len(everything.scores) == 3
 
