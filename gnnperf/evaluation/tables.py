@@ -8,7 +8,7 @@ import numpy as np
 from gnnperf.analytic import roofline_rule
 from gnnperf.data.importers.base import ImportReport
 from gnnperf.data.splits import questionable
-from gnnperf.data.tables import I64, MODEL_OP, KernelTable, Names
+from gnnperf.data.tables import I64, MODEL_OP, KernelTable, Names, read_tables
 from gnnperf.evaluation.context import Context
 from gnnperf.evaluation.kernel_models import How, KernelPredictor, Predicted
 from gnnperf.evaluation.scores import F32, Errors, Key, relative
