@@ -41,10 +41,14 @@ def run(args: argparse.Namespace) -> int:
     if not console.is_terminal:
         console = Console(width=_PIPE_WIDTH)
     console.print(_files(report))
+    console.print()
+    console.print(_links(report))
+    console.print()
     for file in report.files[:_SHOWN]:
         _detail(file, console)
     if len(report.files) > _SHOWN:
         console.print(f"... and {len(report.files) - _SHOWN} more files (--json has them all)")
+    console.print()
     console.print(_checks(report))
     console.print(f"Steady steps: {', '.join(map(str, report.steady_steps))}")
     return 0
@@ -52,23 +56,34 @@ def run(args: argparse.Namespace) -> int:
 
 def _files(report: Report) -> Table:
     table = Table(box=None, pad_edge=False)
-    for head in ("file", "format", "schema", "device", "rank", "steps", "by"):
+    for head in ("file", "format", "schema", "device", "rank", "steps", "found by"):
         table.add_column(head, overflow="fold")
-    for head in ("host ops", "calls", "kernels", "copies", "collectives", "op %", "shapes %"):
-        table.add_column(head, justify="right")
     for file in report.files[:_SHOWN]:
-        links = file.links
-        counts = (
-            links.host_ops, links.runtime_calls, links.kernels, links.copies, links.collectives,
-        )  # fmt: skip
         table.add_row(
-            escape(Path(file.file).name),
+            escape(file.file),
             escape(file.format),
             escape(file.schema),
             escape(file.device or f"({file.device_type}, no name)"),
             f"{file.rank} of {file.world_size}",
             str(file.steps),
             file.step_delimiter,
+        )
+    return table
+
+
+def _links(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("rank", justify="right")
+    counted = ("host ops", "with shapes %", "runtime calls", "kernels", "collectives", "copies")
+    for head in (*counted, "kernels with op %", "with shapes %"):
+        table.add_column(head, justify="right")
+    for file in report.files[:_SHOWN]:
+        links = file.links
+        counts = (links.runtime_calls, links.kernels, links.collectives, links.copies)
+        table.add_row(
+            str(file.rank),
+            str(links.host_ops),
+            _share(file.host_ops_with_shapes_pct),
             *map(str, counts),
             _share(file.kernels_with_op_pct),
             _share(file.kernels_with_shapes_pct),
@@ -81,8 +96,10 @@ def _share(value: float | None) -> str:
 
 
 def _detail(file: FileReport, console: Console) -> None:
-    name = escape(Path(file.file).name)
-    lines = [f"links: {file.linked_by} ({_share(file.device_with_launch_pct)} % with a launch)"]
+    name = escape(file.file)
+    launched = file.device_with_launch_pct
+    share = "" if launched is None else f" ({launched:g} % with a launch)"
+    lines = [f"links: {file.linked_by}{share}"]
     if file.versions:
         lines.append("versions: " + ", ".join(f"{k} {v}" for k, v in file.versions.items()))
     if file.left_out:

@@ -46,6 +46,7 @@ class Links:
     """How device work hangs together with what issued it."""
 
     host_ops: int = 0
+    host_ops_with_shapes: int = 0
     runtime_calls: int = 0
     kernels: int = 0
     copies: int = 0
@@ -93,6 +94,7 @@ def count_links(events: Linked, names: list[str], is_op: Bool, shaped: Bool) -> 
     early = events.start_us[linked] < events.start_us[events.launch[linked]] - ROUNDING_US
     return Links(
         host_ops=int((kind == NodeKind.HOST_OP).sum()),
+        host_ops_with_shapes=int(((kind == NodeKind.HOST_OP) & shaped).sum()),
         runtime_calls=int(runtime.sum()),
         kernels=int((kind == NodeKind.KERNEL).sum()),
         copies=int((kind == NodeKind.COPY).sum()),

@@ -175,10 +175,10 @@ class Collector:
         self.collectives.add(
             row=np.array([i + base for i, _ in found]),
             on_device=np.full(len(rows), role == "device"),
-            kind=self.strings.codes([a.collective or "" for a in rows]),
-            group=self.strings.codes([a.group or "" for a in rows]),
-            dtype=self.strings.codes([a.dtype or "" for a in rows]),
-            ranks=self.strings.codes([a.ranks or "" for a in rows]),
+            kind=self.strings.codes([_text(a.collective) for a in rows]),
+            group=self.strings.codes([_text(a.group) for a in rows]),
+            dtype=self.strings.codes([_text(a.dtype) for a in rows]),
+            ranks=self.strings.codes([bytes(a.ranks).decode() for a in rows]),
             sequence=numbers([a.sequence for a in rows]),
             group_size=numbers([a.group_size for a in rows]),
             input_elements=numbers([a.input_elements for a in rows]),
@@ -239,6 +239,10 @@ class Collector:
             record=numbers([a.wait_record for a in args]),
             record_stream=numbers([a.wait_stream for a in args]),
         )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _device_kind(event: Event) -> int:

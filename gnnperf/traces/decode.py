@@ -22,6 +22,7 @@ _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NOT_A_NUMBER = re.compile(rb"(?<=[:,\[])\s*[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(32 if i < 32 else i for i in range(256))
 _CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\r")
+_PHASE = b'"ph"'
 _ATTEMPTS = 8
 _HEAD_BYTES = 4096
 _NOTHING = Raw(b"")
@@ -64,15 +65,14 @@ class Args(Struct, gc=False, rename={
     wait_event: Number = -1
     wait_record: Number = -1
     wait_stream: Number = -1
-    sync_kind: str | None = None
-    collective: str | None = None
+    collective: Number = None
     sequence: Number = -1
     input_elements: Number = -1
     output_elements: Number = -1
-    dtype: str | None = None
+    dtype: Number = None
     group_size: Number = -1
-    group: str | None = None
-    ranks: str | None = None
+    group: Number = None
+    ranks: Raw = _NOTHING
 
 
 class Event(Struct, gc=False):
@@ -119,6 +119,8 @@ class Decoded:
     """A file as it is being decoded: its header is there once the last piece is."""
 
     header: Header = field(default_factory=Header)
+    events: int = 0
+    """events of the pieces so far"""
     repairs: int = 0
     """numbers that are none, and control characters, that were blanked"""
 
@@ -137,15 +139,17 @@ def pieces(data: bytes, path: str, decoded: Decoded) -> Iterator[list[Event]]:
         yield from _pieces(data, decoded)
     except msgspec.ValidationError as why:
         raise InputError(
-            f"an event is not as a Chrome trace has it: {why}",
+            f"an event is not as a Chrome trace has it: {why}, counted from event {decoded.events}",
             path=path,
+            field="traceEvents",
             remedy="record the trace again or drop that event",
         ) from why
     except (msgspec.DecodeError, UnicodeDecodeError) as why:
         tail = data.rstrip()[-1:]
         cut = tail not in (b"]", b"}") or "truncated" in str(why)
         raise InputError(
-            f"broken JSON, {'truncated' if cut else 'damaged'} ({why}; {len(data)} bytes)",
+            f"broken JSON, {'truncated' if cut else 'damaged'} among its"
+            f" {data.count(_PHASE)} events ({why}; {len(data)} bytes)",
             path=path,
             field="traceEvents",
             remedy="copy or record it again" + ("" if cut else "; one file per rank"),
@@ -162,6 +166,7 @@ def _pieces(data: bytes, decoded: Decoded) -> Iterator[list[Event]]:
             break
         start, events = piece
         yield events
+        decoded.events += len(events)
     rest = data if start == begin else data[:begin] + data[start:]
     yield _last_piece(rest, decoded, bare=bare)
 

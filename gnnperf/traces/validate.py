@@ -61,6 +61,7 @@ class FileReport:
     device_with_launch_pct: float | None
     kernels_with_op_pct: float | None
     kernels_with_shapes_pct: float | None
+    host_ops_with_shapes_pct: float | None
     linked_by: str
     checks: dict[str, int | None]
     """name -> count; None where the trace cannot tell"""
@@ -146,6 +147,7 @@ def _file_report(table: TraceTable, before_inputs: int | None) -> FileReport:
         device_with_launch_pct=_percent(links.device_with_launch, links.device),
         kernels_with_op_pct=_percent(links.kernels_with_op, links.working),
         kernels_with_shapes_pct=_percent(links.kernels_with_shapes, links.working),
+        host_ops_with_shapes_pct=_percent(links.host_ops_with_shapes, links.host_ops),
         linked_by=_linked_by(links),
         checks=checks,
         events=table.taken,
@@ -181,6 +183,7 @@ def _rank_report(job: Job, rank: int) -> FileReport:
         device_with_launch_pct=_percent(links.device_with_launch, links.device),
         kernels_with_op_pct=_percent(links.kernels_with_op, links.working),
         kernels_with_shapes_pct=_percent(links.kernels_with_shapes, links.working),
+        host_ops_with_shapes_pct=_percent(links.host_ops_with_shapes, links.host_ops),
         linked_by=_linked_by(links),
         checks=_link_checks(links, before),
         versions=dict(meta.versions),
