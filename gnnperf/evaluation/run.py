@@ -30,7 +30,10 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """The layout of `evaluate --json`."""
-        steps = [s.to_json() for s in (*self.context.iterations, *self.context.collectives)]
+        steps = [
+            {**score.to_json(), "seen": self.context.was_seen(score.device)}
+            for score in (*self.context.iterations, *self.context.collectives)
+        ]
         return {"kernels": list(self.kernels), "iterations": steps, "summary": self.summary}
 
 

@@ -9,6 +9,7 @@ from gnnperf.analytic import roofline_rule
 from gnnperf.data.importers.base import ImportReport
 from gnnperf.data.splits import questionable
 from gnnperf.data.tables import I64, MODEL_OP, KernelTable, Names, read_tables
+from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context
 from gnnperf.evaluation.kernel_models import How, KernelPredictor, Predicted
 from gnnperf.evaluation.scores import F32, Errors, Key, relative
@@ -56,7 +57,10 @@ def _score_part(table: KernelTable, context: Context) -> None:
         if hardware is None:
             context.scores.unknown_devices[device] += len(rows)
         elif context.wants(device):
-            _score_device(_long_enough(rows, hardware, context), hardware, context)
+            try:
+                _score_device(_long_enough(rows, hardware, context), hardware, context)
+            except InputError as why:  # the hardware file lacks a figure: the rest is scored
+                context.scores.left_out[str(why)] += len(rows)
 
 
 def _long_enough(table: KernelTable, hardware: Hardware, context: Context) -> KernelTable:

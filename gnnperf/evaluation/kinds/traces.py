@@ -1,16 +1,21 @@
 """A folder of trace sets with an iterations.csv beside them (name, reference_iteration_ms)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from gnnperf.api.jobs import chosen_step
 from gnnperf.api.predictor import Predictor
+from gnnperf.data.from_traces import table_of
+from gnnperf.data.importers import ImportReport
+from gnnperf.data.tables import Names
 from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context
 from gnnperf.evaluation.kinds.base import Kind, csv_columns, csv_rows
 from gnnperf.evaluation.scores import IterationScore
+from gnnperf.evaluation.tables import score_tables
 from gnnperf.graph import Job
 from gnnperf.hardware import Hardware, find_hardware, get_hardware
 
@@ -29,6 +34,8 @@ def score_job(job: Job, name: str, measured_us: float, data: str, context: Conte
         return
     if not context.wants(hardware.name):
         return
+    if hardware.kind == "gpu":
+        _score_kernels(job, context)
     found = context.predictor.predict(job, hardware).iteration_time_us
     analytic = Predictor.of_engine("analytic").predict(job, hardware).iteration_time_us
     context.iterations.append(
@@ -45,6 +52,23 @@ def score_job(job: Job, name: str, measured_us: float, data: str, context: Conte
             "timeline",
         )
     )
+
+
+def _score_kernels(job: Job, context: Context) -> None:
+    """The step's kernels whose work is known; a collective's time is mostly waiting."""
+    table = table_of(job).table
+    table = table.take(~table.family.mask("collective"))
+    if len(table):
+        table = replace(table, kernel_source=Names.constant("", len(table)))
+        report = _report(context)
+        report.rows += len(table)
+        score_tables([table], report, context)
+
+
+def _report(context: Context) -> ImportReport:
+    """One report for the kernels of all traces."""
+    found = next((r for r in context.reports if r.source == "traces"), None)
+    return found or ImportReport("traces", "kernels of chosen steps")
 
 
 def own_hardware(job: Job) -> Hardware | None:
