@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -265,10 +266,15 @@ def _arguments(table: TraceTable, nodes: list[Any]) -> None:
 
 def _literal(text: str) -> list[Any]:
     """A list that was written as Python source; empty if it is none."""
-    try:
-        value = ast.literal_eval(text) if text else []
-    except (ValueError, SyntaxError):
+    if not text:
         return []
+    try:
+        value = msgspec.json.decode(text.replace("'", '"'))
+    except msgspec.DecodeError:
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return []
     return list(value) if isinstance(value, (list, tuple)) else []
 
 

@@ -86,11 +86,13 @@ def kineto_row(builder: SignatureBuilder, raw: tuple[bytes, bytes, bytes, bytes]
     """
     dims, types, values, strides = (_list(part) for part in raw)
     for index in range(max(len(dims), len(types))):
-        shape = dims[index] if index < len(dims) else []
+        shape = dims[index] if index < len(dims) else None
         kind = str(types[index]) if index < len(types) else ""
         value = values[index] if index < len(values) else None
         stride = strides[index] if index < len(strides) else None
         builder.argument(kind, value if isinstance(value, str) and value else None)
+        if shape is None:
+            continue
         if not isinstance(shape, list):
             shape = [shape]
         if shape and isinstance(shape[0], list):

@@ -465,3 +465,11 @@ def test_steps_of_ranks_meet_by_their_numbers(tiny: Tiny) -> None:
     assert [(g.meta.rank, g.meta.step) for g in job.graphs] == [
         (0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (1, 3),
     ]  # fmt: skip
+
+
+def test_types_without_shapes_make_no_tensors(tiny: Tiny) -> None:
+    path = tiny.write([tiny.op("aten::mm", 0, 9, Input_type=["float", "float"])])
+    graph = read_trace(path)
+    assert len(graph.arguments.type) == 2
+    assert len(graph.inputs.dtype) == 0
+    assert validate(path).files[0].host_ops_with_shapes_pct == 0.0
