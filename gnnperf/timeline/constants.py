@@ -20,6 +20,7 @@ FREE_AFTER_US = 5.0
 LONGEST_US = {
     "launch_latency_us": (-100.0, 20.0),
     "queue_gap_us": (0.0, 20.0),
+    "graph_start_us": (-100.0, 5000.0),
     "copy_start_us[to_host]": (-100.0, 50.0),
     "copy_start_us[to_device]": (-100.0, 300.0),
     "return_us[to_host]": (-50.0, 100.0),
@@ -46,6 +47,8 @@ class DeviceConstants:
         default_factory=lambda: {"to_host": 10.0, "to_device": 10.0}
     )
     """start of a blocking copy's call to the start of the copy"""
+    graph_start_us: float = 10.0
+    """start of a call that launches many works (a captured graph) to the start of the first"""
     call_us: float = 8.0
     """host work of a launch"""
     sync_us: float = 4.0
@@ -86,46 +89,75 @@ def wait_class(graph: ExecutionGraph, waits: Waits) -> tuple[I64, NDArray[np.str
     return rows, np.where(copies, copy_side(graph, waits.src[rows]), key)
 
 
+class _Records:
+    """The device work of a step in stream order, with what came before each. [d] each."""
+
+    def __init__(self, graph: ExecutionGraph, waits: Waits) -> None:
+        nodes = graph.nodes
+        device = graph.device_nodes
+        device = device[np.lexsort((nodes.start_us[device], nodes.lane[device]))]
+        end = nodes.start_us + nodes.duration_us
+        launch, lane = nodes.launch[device], nodes.lane[device]
+        self.linked: Bool = launch >= 0
+        self.follows: Bool = np.append(False, lane[1:] == lane[:-1])[: len(device)]
+        """whether work of its stream came before it in the step"""
+        self.before: F64 = np.where(self.follows, np.append(0.0, end[device])[:-1], -np.inf)
+        """end of that work"""
+        self.begin: F64 = nodes.start_us[device]
+        self.called, self.returned = nodes.start_us[launch], end[launch]
+        held = np.isin(device, waits.dst[waits.kind == EdgeKind.EVENT_WAIT])
+        call = np.where(self.linked, waits.call[launch], Call.OTHER)
+        talks = nodes.kind[device] == NodeKind.COLLECTIVE
+        self.plain: Bool = (call == Call.LAUNCH) & ~held & ~talks
+        """kernels and copies that only their launch and their stream hold back"""
+        self.copies: Bool = call == Call.BLOCKING_COPY
+        self.alone_copies: Bool = self.copies & ~held & self.follows & (self.before < self.called)
+        counts = np.bincount(launch[self.linked], minlength=graph.num_nodes)
+        self.many: Bool = self.linked & (counts[launch] > 1)
+        """works of calls that launch many"""
+        self.opening: Bool = np.append(True, launch[1:] != launch[:-1])[: len(device)]
+        self.side = copy_side(graph, device)
+        self.free: Bool = self.plain & (self.before < self.called - FREE_AFTER_US)
+        queued = self.returned + FREE_AFTER_US < self.before
+        self.queued: Bool = self.plain & self.follows & queued
+        self.single_calls = np.unique(launch[self.linked & ~self.many])
+
+
 def estimate(graph: ExecutionGraph, waits: Waits) -> DeviceConstants:
     """The constants of one step of one rank."""
-    nodes = graph.nodes
-    start, end = nodes.start_us, nodes.start_us + nodes.duration_us
-    device = graph.device_nodes
-    device = device[np.lexsort((start[device], nodes.lane[device]))]
-    launch = nodes.launch[device]
-    has = launch >= 0
-    follows = (
-        np.append(False, nodes.lane[device][1:] == nodes.lane[device][:-1]) if len(device) else has
-    )
-    before = np.where(follows, np.append(np.nan, end[device][:-1])[: len(device)], -np.inf)
-    called, returned = start[launch], end[launch]
-    held = np.isin(device, waits.dst[waits.kind == EdgeKind.EVENT_WAIT])
-    plain = (
-        has
-        & ~held
-        & (nodes.kind[device] != NodeKind.COLLECTIVE)
-        & (waits.call[launch] == Call.LAUNCH)
-    )
-    free = plain & follows & (before < called - FREE_AFTER_US)
-    queued = plain & follows & (returned + FREE_AFTER_US < before)
-    copy = has & follows & (waits.call[launch] == Call.BLOCKING_COPY) & (before < called) & ~held
-    side = copy_side(graph, device)
-    default = DeviceConstants()
-    found = _Found()
-    begin = start[device]
-    latency = found.middle("launch_latency_us", begin - returned, free, default.launch_latency_us)
-    starts = {
-        key: found.middle(f"copy_start_us[{key}]", begin - called, copy & (side == key), value)
-        for key, value in default.copy_start_us.items()
-    }
-    gap = found.mean("queue_gap_us", begin - before, queued, default.queue_gap_us)
-    calls = nodes.duration_us[waits.call == Call.LAUNCH]
+    default, found, at = DeviceConstants(), _Found(), _Records(graph, waits)
+    one = at.plain & ~at.many
+    latency = at.begin - at.returned
+    in_call = at.begin - at.called
+    starts = {}
+    for side, value in default.copy_start_us.items():
+        mine = at.side == side
+        name = f"copy_start_us[{side}]"
+        starts[side] = found.middle(name, in_call, at.alone_copies & mine, value, at.copies & mine)
+    calls = graph.nodes.duration_us[at.single_calls]
     returns, sync = _returns(graph, waits, default, found)
-    hip = any(graph.strings[i].startswith("hip") for i in np.unique(nodes.name[launch[has]]))
+    called = graph.nodes.launch[graph.device_nodes]
+    names = np.unique(graph.nodes.name[called[called >= 0]]).tolist()
+    hip = any(graph.strings[i].startswith("hip") for i in names)
     return DeviceConstants(
-        launch_latency_us=latency,
-        queue_gap_us=gap,
+        launch_latency_us=found.middle(
+            "launch_latency_us",
+            latency,
+            at.free & at.follows & ~at.many,
+            default.launch_latency_us,
+            one,
+        ),
+        queue_gap_us=found.mean(
+            "queue_gap_us", at.begin - at.before, at.queued, default.queue_gap_us, at.follows
+        ),
         copy_start_us=starts,
+        graph_start_us=found.middle(
+            "graph_start_us",
+            in_call,
+            at.free & at.many & at.opening,
+            default.graph_start_us,
+            at.many,
+        ),
         call_us=float(np.median(calls)) if len(calls) else default.call_us,
         return_us=returns,
         sync_us=sync,
@@ -144,7 +176,9 @@ def _returns(
     done = done_us(graph, waits, rows)
     truly = (done > nodes.start_us[call] + default.sync_us) & (waits.back[rows] == 0)
     values = {
-        key: found.middle(f"return_us[{key}]", end[call] - done, truly & (keys == key), value)
+        key: found.middle(
+            f"return_us[{key}]", end[call] - done, truly & (keys == key), value, keys == key
+        )
         for key, value in default.return_us.items()
     }
     waiting = np.isin(waits.call, SYNCHRONIZE)
@@ -159,19 +193,19 @@ class _Found:
     def __init__(self) -> None:
         self.absent: list[str] = []
 
-    def middle(self, name: str, values: F64, where: Bool, default: float) -> float:
+    def middle(self, name: str, values: F64, where: Bool, default: float, used: Bool) -> float:
         """The median of the records, or the default."""
-        chosen = self._plausible(name, values[where])
+        chosen = self._plausible(name, values[where], used)
         return float(np.median(chosen)) if len(chosen) else default
 
-    def mean(self, name: str, values: F64, where: Bool, default: float) -> float:
+    def mean(self, name: str, values: F64, where: Bool, default: float, used: Bool) -> float:
         """The mean of the records, or the default."""
-        chosen = self._plausible(name, values[where])
+        chosen = self._plausible(name, values[where], used)
         return float(chosen.mean()) if len(chosen) else default
 
-    def _plausible(self, name: str, values: F64) -> F64:
+    def _plausible(self, name: str, values: F64, used: Bool) -> F64:
         low, high = LONGEST_US[name]
         chosen = values[(values >= low) & (values <= high)]
-        if not len(chosen):
+        if not len(chosen) and used.any():
             self.absent.append(name)
         return chosen

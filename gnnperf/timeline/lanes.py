@@ -210,14 +210,13 @@ def _launches(
     launch = graph.nodes.launch[linked]
     copy = waits.call[launch] == Call.BLOCKING_COPY
     many = (np.bincount(launch, minlength=graph.num_nodes)[launch] > 1) & ~copy
-    begun = known.call_us + known.launch_latency_us
     return Links.join(
         [
             Links.of(place[launch[rows]], place[linked[rows]], kind, lag)
             for rows, kind, lag in (
                 (~copy & ~many, Link.END_START, known.launch_latency_us),
                 (copy, Link.START_START, copy_starts(graph, known, linked[copy])),
-                (many, Link.START_START, begun),
+                (many, Link.START_START, known.graph_start_us),
             )
         ]
     )

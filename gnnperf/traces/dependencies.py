@@ -27,6 +27,8 @@ WAITED_US = 30.0
 PAGEABLE_STAGING_BYTES = 65536
 """Smaller pageable copies to the device are staged and do not block (CUDA runtime API, "API
 synchronization behavior")."""
+AT_ONCE_US = 5.0
+"""A work of a captured graph that begins so soon after another one was waiting for it."""
 FALL_BACK = 64
 """How many works back the source of a collective's event is looked for."""
 
@@ -101,7 +103,8 @@ class _Order:
         self.work: I64 = device[order]
         self.issued: F64 = issued[order]
         self.lane: I32 = nodes.lane[self.work]
-        self.thread: I32 = nodes.lane[nodes.launch[self.work]]
+        self.launch: I32 = nodes.launch[self.work]
+        self.thread: I32 = nodes.lane[self.launch]
         self.streams = {int(s): np.flatnonzero(self.lane == s) for s in np.unique(self.lane)}
         self.by_thread = {int(t): np.flatnonzero(self.thread == t) for t in np.unique(self.thread)}
         self.collective: Bool = nodes.kind == NodeKind.COLLECTIVE
@@ -212,6 +215,7 @@ def find_waits(graph: ExecutionGraph) -> Waits:
     launch = graph.nodes.launch[device]
     copied = device[(launch >= 0) & (call[launch] == Call.BLOCKING_COPY)]
     rows += [(int(c), int(graph.nodes.launch[c]), EdgeKind.HOST_SYNC, 0) for c in copied]
+    rows += [(s, d, EdgeKind.EVENT_WAIT, 0) for s, d in _branches(order, graph.num_nodes)]
     rows += [(s, d, EdgeKind.THREAD, 0) for s, d in _woken(graph)]
     table = np.array(sorted(set(rows)), np.int64).reshape(-1, 4)
     return Waits(
@@ -303,6 +307,33 @@ def _waited_for(
         return [(w, b) for w, b in agreeing if int(nodes.lane[w]) == stream]
     waited = until - time > WAITED_US and running
     return [max(running, key=lambda p: order.end_of(*p))] if waited else []
+
+
+def _branches(order: _Order, count: int) -> list[tuple[int, int]]:
+    """Between the streams of one captured graph: works that begin where another stream's ended.
+
+    A graph's own edges are in no trace. A work depends on another stream's work of its graph that
+    ended last, if it began at once after that and its own stream had been free for longer.
+    """
+    launch = order.launch
+    many = np.bincount(launch, minlength=count)[launch] > 1
+    found: list[tuple[int, int]] = []
+    for call in np.unique(launch[many]).tolist():
+        works = order.work[launch == call]
+        lanes = order.lane[launch == call]
+        if (lanes == lanes[0]).all():
+            continue
+        for lane in np.unique(lanes):
+            own, other = works[lanes == lane], works[lanes != lane]
+            own = own[np.argsort(order.start[own], kind="stable")]
+            other = other[np.argsort(order.end[other], kind="stable")]
+            begin = order.start[own]
+            last = np.searchsorted(order.end[other], begin + TOLERANCE_US) - 1
+            free = np.append(-np.inf, order.end[own][:-1])
+            ended = np.where(last >= 0, order.end[other[last]], -np.inf)
+            real = (begin - ended < AT_ONCE_US) & (ended > free)
+            found += list(zip(other[last[real]].tolist(), own[real].tolist(), strict=True))
+    return found
 
 
 def _named_stream(graph: ExecutionGraph, order: _Order, node: int) -> int | None:

@@ -237,3 +237,15 @@ def test_the_typical_step_is_the_median_of_the_replays(programs: SimpleNamespace
         graphs.append(replace(graph, meta=replace(graph.meta, step=number)))
     assert typical_step(Job(tuple(graphs)), [0, 1, 2, 3, 4]) == 2
     assert typical_step(Job(tuple(graphs)), [1, 3]) == 1
+
+
+def test_branches_of_a_captured_graph_fork_and_join(programs: SimpleNamespace) -> None:
+    # One launch call of 100 us; a, then b and c side by side, then d after both.
+    calls = [("cudaGraphLaunch", 0.0, 100.0, 7)]
+    works = [("a", 7, 12, 62), ("b", 7, 63, 113), ("c", 20, 64, 264), ("d", 7, 266, 276)]
+    work = [(NodeKind.KERNEL, n, s, float(b), float(e), 0) for n, s, b, e in works]
+    graph = programs.graph_of(calls, work, 0.0, 500.0, 500.0)
+    start, _ = replayed(graph).node_times(0)
+    assert (start[1:] - start[1]).tolist() == pytest.approx([0, 51.2, 51.2, 252.4])
+    start, _ = replayed(graph, kernel_scale=2).node_times(0)
+    assert (start[1:] - start[1]).tolist() == pytest.approx([0, 101.2, 101.2, 502.4])
