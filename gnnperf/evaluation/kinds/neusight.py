@@ -25,6 +25,8 @@ IN_STEP = How("neusight", "pytorch", "eager", launch_included=False, in_model=Tr
 """as part of a step: launches run ahead of the device"""
 TIMED_ALONE = How("neusight", "pytorch", "eager", launch_included=True, in_model=True)
 """between two events of its own, as the label of an op"""
+SLOW_LABELS = 1.15
+"""Sum of the timed ops over the model's own time, from which its ops are named as doubtful."""
 BACKWARD = f"{MODEL_OP}, backward"
 
 
@@ -70,11 +72,20 @@ def _score_graphs(graphs: Sequence[ModelGraph], hardware: Hardware, context: Con
     for i, graph in enumerate(graphs):
         known = _Ops(graph, ours[i], context.settings.min_us)
         if len(known.nodes):
+            _note_slow_labels(graph, len(known.nodes), context)
             others = plain[i], rule[i], None if mlp is None else mlp[i]
             _score_ops(known, others, hardware, context)
         _score_step(graph, ours[i][0], plain[i][0], hardware, context)
         _score_classes(known, hardware, context)
         context.tell("neusight models", len(graph))
+
+
+def _note_slow_labels(graph: ModelGraph, ops: int, context: Context) -> None:
+    """Ops that were timed in a slower state than the model: their sum exceeds its own time."""
+    ratio = graph.step_sum(np.nan_to_num(graph.duration_us)) / graph.meta.step_us
+    if ratio > SLOW_LABELS:
+        reason = f"scored, but ops of {graph.meta.id} sum up to {ratio:.2f} of the model's own time"
+        context.scores.left_out[reason] += ops
 
 
 def join_batches(batches: Sequence[OpBatch]) -> OpBatch:
