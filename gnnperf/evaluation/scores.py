@@ -219,6 +219,7 @@ def iteration_figures(scores: list[IterationScore]) -> dict[str, Any]:
         "n": len(scores),
         "mape": round(float(np.mean(errors)), 4),
         "median_ape": round(float(np.median(errors)), 4),
+        "geomean_ape": round(float(np.exp(np.mean(np.log(np.maximum(errors, 0.01))))), 4),
         "max_ape": round(max(errors), 4),
         "bias": _percent(float(np.mean(signed))),
         "coverage": _percent(float(np.mean([s.covered for s in scores]))),

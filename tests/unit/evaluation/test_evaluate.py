@@ -92,6 +92,39 @@ def test_the_layer_counts_as_often_as_the_model_repeats_it(tmp_path: Path) -> No
     assert again == pytest.approx(2 * once)
 
 
+def test_published_predictions_stand_beside_ours(tmp_path: Path) -> None:
+    folder = neusight(tmp_path)
+    summary = folder / "scripts/asplos/summary/summary.csv"
+    summary.parent.mkdir()
+    values = {
+        "device": "Tesla_T4",
+        "model_name": "tiny",
+        "mode": "inf",
+        "seqlen": 512,
+        "batch": 8,
+        "option": "",
+        "neusight_all_e2e_latency": 25.0,
+        "roofline_all_e2e_latency": 10.0,
+        "habitat_all_e2e_latency": "",
+        "micro_all_e2e_latency": "",
+        "label_Linear_e2e_latency": 16.0,
+        "neusight_Linear_e2e_latency": 12.0,
+        "label_BMM_e2e_latency": 0.0,
+    }
+    with summary.open("w", newline="") as file:
+        rows = csv.DictWriter(file, values)
+        rows.writeheader()
+        rows.writerow(values)
+    found = evaluated(tmp_path, folder)
+    peers = found["summary"]["iterations"]["neusight"]["peers"]
+    # 20 ms were measured
+    assert {name: p["mape"] for name, p in peers.items()} == {"neusight": 25, "roofline": 50}
+    assert found["iterations"][0]["peers_us"] == {"neusight": 25_000, "roofline": 10_000}
+    sums = found["summary"]["class_sums"]
+    assert set(sums) == {"linear"}
+    assert sums["linear"]["peers"]["neusight"]["mape"] == 25
+
+
 def kernels(path: Path, device: str = "h100-sxm") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     table = make_table(

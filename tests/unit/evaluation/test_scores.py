@@ -140,6 +140,7 @@ def test_figures_of_iterations() -> None:
     figures = iteration_figures(steps)
     assert figures["mape"] == figures["median_ape"] == pytest.approx(20)
     assert figures["max_ape"] == pytest.approx(30)
+    assert figures["geomean_ape"] == pytest.approx(300**0.5, abs=1e-3)  # of 10 and 30
     assert figures["bias"] == pytest.approx(-10)
     assert figures["coverage"] == 50
     assert figures["analytic_mape"] == pytest.approx(25)
