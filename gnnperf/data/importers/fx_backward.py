@@ -123,11 +123,15 @@ def _where_backward(node: FxNode) -> list[Work]:
 
 
 def _dropout_backward(node: FxNode) -> list[Work]:
-    """The mask is cast, then multiplied."""
+    """The mask is cast, scaled, then multiplied."""
     n = node.numel
     if drops_nothing(node):
         return []
-    return [elementwise(n, MASK * n, SIZE * n), elementwise(n, 2 * SIZE * n, SIZE * n, 2)]
+    return [
+        elementwise(n, MASK * n, SIZE * n),
+        elementwise(n, SIZE * n, SIZE * n),
+        elementwise(n, 2 * SIZE * n, SIZE * n, 2),
+    ]
 
 
 def _embedding_backward(node: FxNode) -> list[Work]:
