@@ -136,15 +136,16 @@ class PieceEdges:
 
 
 def piece_edges(graphs: Sequence[ModelGraph]) -> PieceEdges:
-    """Data edges between the main pieces of nodes, and launch order between all pieces.
+    """Data edges from a node's last piece to a reader's main one; launch order between pieces.
 
     The repeated layer stands once: what flows into its next copy flows back into it.
     """
     source, destination, data, start = [], [], [], 0
     for graph in graphs:
         main, count = graph.main_work().astype(np.int64), len(graph.batch)
+        last = np.append(main[1:], count) - 1
         order = np.arange(max(count - 1, 0))
-        source += [main[graph.src] + start, order + start]
+        source += [last[graph.src] + start, order + start]
         destination += [main[graph.dst] + start, order + 1 + start]
         data += [np.ones(len(graph.src), np.bool_), np.zeros(len(order), np.bool_)]
         start += count
