@@ -50,7 +50,7 @@ def evaluate(
         tell: Called with what is being scored and how many rows were done.
 
     Raises:
-        InputError: A path is not recognized, a file is broken, or nothing could be scored.
+        InputError: A path is not recognized, or a file is broken.
     """
     kinds = [(path, kind_of(path)) for path in paths]
     context = _context(settings)
