@@ -98,7 +98,7 @@ def read_labels(path: Path, report: ImportReport) -> list[Label]:
                     device=known.get(file.parent.name, file.parent.name),
                     raw_device=file.parent.name,
                     layers=int(times.get("num_layer") or 0),
-                    step_us=_us(times, file, "e2e_latency"),
+                    step_us=_us(times, file, "e2e_latency", needed=True),
                     forward_us=_us(times, file, "fw_latency"),
                     backward_us=_us(times, file, "bwall_latency"),
                     peers_us=published.peers_us,
@@ -213,8 +213,11 @@ def _first(config: dict[str, Any], names: tuple[str, ...], otherwise: int) -> in
     return next((int(config[n]) for n in names if config.get(n)), otherwise)
 
 
-def _us(times: dict[str, Any], file: Path, name: str) -> float:
+def _us(times: dict[str, Any], file: Path, name: str, needed: bool = False) -> float:
+    """A time of a label in us; NaN for 0, and for one that may be absent and is."""
     value = times.get(name)
+    if value is None and not needed:
+        return math.nan
     if not isinstance(value, int | float):
         raise InputError(f"{value!r} is no time in ms", path=file, field=name)
     return value * 1e3 if value > 0 and math.isfinite(value) else math.nan
