@@ -63,17 +63,16 @@ def schedule_of(
     Args:
         job: One graph per rank, all of one step (`Job.of_step`).
         rules: Which of `RULES` hold; leaving one out shows what it is worth.
-        host: Host times for graphs without a host side.
+        host: Stated host times for graphs without a host side, instead of the host model's.
 
     Raises:
         GnnperfError: More than one step, or no work at all.
     """
     if len(job.steps) != 1:
         raise GnnperfError(f"a replay takes one step, not {len(job.steps)}; use Job.of_step")
-    defaults = host or HostDefaults()
     lanes, known, assumed = [], [], set[str]()
     for graph in job.graphs:
-        rank, constants, said = _lanes_of(graph, tuple(rules), defaults)
+        rank, constants, said = _lanes_of(graph, tuple(rules), host)
         lanes.append(rank)
         known.append(constants)
         assumed |= set(said)
@@ -81,17 +80,16 @@ def schedule_of(
 
 
 def _lanes_of(
-    graph: ExecutionGraph, rules: tuple[str, ...], host: HostDefaults
+    graph: ExecutionGraph, rules: tuple[str, ...], host: HostDefaults | None
 ) -> tuple[RankLanes, DeviceConstants, list[str]]:
     """Lanes of one graph, its constants, and what had to be assumed."""
     device = graph.device_nodes
     if not len(device):
-        timed = np.isfinite(graph.nodes.start_us).all()
-        said = [] if timed else [f"host gap of {host.op_us} us per op (the trace has no times)"]
-        return host_only_lanes(graph, host), DeviceConstants(), said
+        rank, said = host_only_lanes(graph, host)
+        return rank, DeviceConstants(), said
     if not (graph.nodes.launch[device] >= 0).any():
-        said = [f"host {host.op_us} us per op, {host.launch_us} us per launch (no host side)"]
-        return untraced_lanes(graph, DeviceConstants(), host), DeviceConstants(), said
+        rank, said = untraced_lanes(graph, DeviceConstants(), host)
+        return rank, DeviceConstants(), said
     waits = find_waits(graph)
     known = estimate(graph, waits)
     rank = rank_lanes(graph, waits, known, rules)

@@ -20,6 +20,7 @@ FREE_AFTER_US = 5.0
 LONGEST_US = {
     "launch_latency_us": (-100.0, 20.0),
     "queue_gap_us": (0.0, 20.0),
+    "queue_gap_beside_us": (0.0, 20.0),
     "graph_start_us": (-100.0, 5000.0),
     "copy_start_us[to_host]": (-100.0, 50.0),
     "copy_start_us[to_device]": (-100.0, 300.0),
@@ -43,6 +44,8 @@ class DeviceConstants:
     """end of the launch call to start of the kernel on a free stream"""
     queue_gap_us: float = 1.2
     """end of a kernel to the start of the next one, when that was queued"""
+    queue_gap_beside_us: float = 1.2
+    """the same while another stream runs: hardware queues take turns"""
     copy_start_us: dict[str, float] = field(
         default_factory=lambda: {"to_host": 10.0, "to_device": 10.0}
     )
@@ -89,6 +92,20 @@ def wait_class(graph: ExecutionGraph, waits: Waits) -> tuple[I64, NDArray[np.str
     return rows, np.where(copies, copy_side(graph, waits.src[rows]), key)
 
 
+def runs_beside(graph: ExecutionGraph, works: I64) -> Bool:
+    """[w] whether a work of another stream was running when each work is recorded to begin."""
+    nodes = graph.nodes
+    lane, begin = nodes.lane[works], nodes.start_us[works]
+    end = begin + nodes.duration_us[works]
+    found = np.zeros(len(works), np.bool_)
+    for own in np.unique(lane):
+        mine, others = np.flatnonzero(lane == own), np.flatnonzero(lane != own)
+        others = others[np.argsort(begin[others], kind="stable")]
+        latest = np.append(-np.inf, np.maximum.accumulate(end[others]))
+        found[mine] = latest[np.searchsorted(begin[others], begin[mine])] > begin[mine]
+    return found
+
+
 class _Records:
     """The device work of a step in stream order, with what came before each. [d] each."""
 
@@ -120,6 +137,7 @@ class _Records:
         self.free: Bool = self.plain & (self.before < self.called - FREE_AFTER_US)
         queued = self.returned + FREE_AFTER_US < self.before
         self.queued: Bool = self.plain & self.follows & queued
+        self.beside: Bool = runs_beside(graph, device)
         self.single_calls = np.unique(launch[self.linked & ~self.many])
 
 
@@ -134,6 +152,10 @@ def estimate(graph: ExecutionGraph, waits: Waits) -> DeviceConstants:
         mine = at.side == side
         name = f"copy_start_us[{side}]"
         starts[side] = found.middle(name, in_call, at.alone_copies & mine, value, at.copies & mine)
+    pause = at.begin - at.before
+    gap = found.mean(
+        "queue_gap_us", pause, at.queued & ~at.beside, default.queue_gap_us, at.follows & ~at.beside
+    )
     calls = graph.nodes.duration_us[at.single_calls]
     returns, sync = _returns(graph, waits, default, found)
     called = graph.nodes.launch[graph.device_nodes]
@@ -147,8 +169,9 @@ def estimate(graph: ExecutionGraph, waits: Waits) -> DeviceConstants:
             default.launch_latency_us,
             one,
         ),
-        queue_gap_us=found.mean(
-            "queue_gap_us", at.begin - at.before, at.queued, default.queue_gap_us, at.follows
+        queue_gap_us=gap,
+        queue_gap_beside_us=found.mean(
+            "queue_gap_beside_us", pause, at.queued & at.beside, gap, at.follows & at.beside
         ),
         copy_start_us=starts,
         graph_start_us=found.middle(

@@ -8,6 +8,7 @@ from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I64, NONE, ExecutionGraph
 from gnnperf.ops import leaf_ops
 from gnnperf.timeline.constants import DeviceConstants
+from gnnperf.timeline.host_model import HostTimes, host_times
 from gnnperf.timeline.lanes import HOST, STREAM, Part, RankLanes
 from gnnperf.timeline.schedule import Link, Links
 
@@ -17,7 +18,7 @@ CONCURRENT = 0.05
 
 @dataclass(frozen=True)
 class HostDefaults:
-    """Host times where no trace tells them, microseconds; every use is named in the result."""
+    """Stated host times in place of the host model's (`host_model`), microseconds."""
 
     op_us: float = 21.0
     """an op that launches, besides the launches: 25 us in all per op (layer times of multi-GPU
@@ -28,20 +29,20 @@ class HostDefaults:
     """a blocking call besides its waiting: median of the public traces"""
 
 
-def untraced_lanes(graph: ExecutionGraph, known: DeviceConstants, host: HostDefaults) -> RankLanes:
-    """Device work without launches: each work gets a launch call, each op its share of host time.
+def untraced_lanes(
+    graph: ExecutionGraph, known: DeviceConstants, host: HostDefaults | None
+) -> tuple[RankLanes, list[str]]:
+    """Device work without launches: each work gets a launch call, each op its host time.
 
     Works stand in the order of their rows (of their times where those are known). Data edges
-    between ops become edges between works of different streams.
+    between ops become edges between works of different streams. Returns also what was assumed.
     """
     nodes = graph.nodes
     device = graph.device_nodes
     time = np.where(np.isfinite(nodes.start_us[device]), nodes.start_us[device], -np.inf)
     device = device[np.argsort(time, kind="stable")]
     count = len(device)
-    op = nodes.op[device]
-    new_op = np.append(True, (op[1:] != op[:-1]) | (op[1:] < 0))[:count]
-    gap = np.where(new_op, host.op_us, 0.0)
+    gap, call, said = _launch_times(graph, device, host)
     streams = device[np.argsort(nodes.lane[device], kind="stable")]
     place = np.full(graph.num_nodes, NONE, np.int64)
     place[streams] = count + np.arange(count)
@@ -55,8 +56,8 @@ def untraced_lanes(graph: ExecutionGraph, known: DeviceConstants, host: HostDefa
         ]
     )
     lanes, sizes = np.unique(nodes.lane[streams], return_counts=True)
-    duration = np.concatenate([np.full(count, host.launch_us), nodes.duration_us[streams]])
-    return RankLanes(
+    duration = np.concatenate([call, nodes.duration_us[streams]])
+    rank = RankLanes(
         [count, *sizes.tolist()],
         np.concatenate([np.full(count, NONE, np.int64), streams]),
         np.zeros(2 * count, np.uint8),
@@ -66,6 +67,30 @@ def untraced_lanes(graph: ExecutionGraph, known: DeviceConstants, host: HostDefa
         np.zeros(len(links)),
         [HOST, *(f"{STREAM} {int(graph.lanes.number[s])}" for s in lanes)],
     )
+    return rank, said
+
+
+def _launch_times(
+    graph: ExecutionGraph, works: I64, host: HostDefaults | None
+) -> tuple[F64, F64, list[str]]:
+    """[w] host time before each launch and of it, and what was assumed."""
+    if host is not None:
+        op = graph.nodes.op[works]
+        new_op = np.append(True, (op[1:] != op[:-1]) | (op[1:] < 0))[: len(works)]
+        said = [f"host {host.op_us} us per op, {host.launch_us} us per launch (no host side)"]
+        return np.where(new_op, host.op_us, 0.0), np.full(len(works), host.launch_us), said
+    times = host_times(graph, works)
+    gap = times.gap_us.copy()
+    gap[:1] += times.tail_us
+    return gap, times.launch_us, ["host times by the host model (no host side)", *_unknown(times)]
+
+
+def _unknown(times: HostTimes) -> list[str]:
+    if not times.unknown:
+        return []
+    names = sorted(times.unknown)
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return [f"default host time of {sum(times.unknown.values())} ops ({shown})"]
 
 
 def _between_streams(
@@ -106,13 +131,15 @@ def _back_to_host(graph: ExecutionGraph, device: I64, place: I64, known: DeviceC
     return Links.of(place[edges.src[rows[later]]], order[after[later]], lag_us=lag)
 
 
-def host_only_lanes(graph: ExecutionGraph, host: HostDefaults) -> RankLanes:
+def host_only_lanes(
+    graph: ExecutionGraph, host: HostDefaults | None
+) -> tuple[RankLanes, list[str]]:
     """A step on the CPU: its leaf ops are the work, what lies between them the host's own gaps.
 
     Leaf ops are those that `gnnperf.ops` describes; without any, all ops that hold no others.
 
     Threads that take turns are one chain in time; one that runs beside it is its own lane, which
-    begins when it did after the chain's work then last ended.
+    begins when it did after the chain's work then last ended. Returns also what was assumed.
     """
     nodes = graph.nodes
     work = leaf_ops(graph)
@@ -122,8 +149,8 @@ def host_only_lanes(graph: ExecutionGraph, host: HostDefaults) -> RankLanes:
         work = np.flatnonzero(leaf & (nodes.kind <= NodeKind.RUNTIME))
     timed = np.isfinite(nodes.start_us[work])
     if not timed.all():
-        gap = np.full(len(work), host.op_us)
-        return _chains(graph, [work], [gap], Links.of([], []))
+        gap, _, said = _launch_times(graph, work, host)
+        return _chains(graph, [work], [gap], Links.of([], [])), said
     work = work[np.argsort(nodes.start_us[work], kind="stable")]
     chain, beside = _taking_turns(graph, work)
     lanes, gaps, links = [chain], [_gaps(graph, chain, graph.meta.host_step_us)], []
@@ -138,7 +165,7 @@ def host_only_lanes(graph: ExecutionGraph, host: HostDefaults) -> RankLanes:
         lanes.append(own)
         gaps.append(gap)
         begin += len(own)
-    return _chains(graph, lanes, gaps, Links.join(links))
+    return _chains(graph, lanes, gaps, Links.join(links)), []
 
 
 def _taking_turns(graph: ExecutionGraph, work: I64) -> tuple[I64, list[I64]]:

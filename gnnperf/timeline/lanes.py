@@ -7,7 +7,7 @@ import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind
 from gnnperf.graph.model import F64, I64, NONE, U8, Bool, ExecutionGraph
-from gnnperf.timeline.constants import DeviceConstants, copy_starts, wait_class
+from gnnperf.timeline.constants import DeviceConstants, copy_starts, runs_beside, wait_class
 from gnnperf.timeline.schedule import Link, Links
 from gnnperf.timeline.waves import find_held
 from gnnperf.traces.dependencies import (
@@ -167,6 +167,8 @@ def rank_lanes(
     place[chain] = first
     duration, gap = np.zeros(len(node)), np.full(len(node), known.queue_gap_us)
     duration[first], duration[len(node) - len(device) :] = cost, nodes.duration_us[device]
+    beside = runs_beside(graph, device)
+    gap[len(node) - len(device) :][beside] = known.queue_gap_beside_us
     gap[: len(node) - len(device)] = 0.0
     gap[first] = _host_gaps(graph, chain)
     streams, counts = np.unique(nodes.lane[device], return_counts=True)
