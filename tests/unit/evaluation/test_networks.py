@@ -1,0 +1,106 @@
+"""How `evaluate` asks a network, and which one with a group left out; networks are stand-ins."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnperf.api.predictor import Predictor
+from gnnperf.data.model_graphs import PieceEdges
+from gnnperf.data.tables import family_dims
+from gnnperf.errors import InputError
+from gnnperf.evaluation import Settings, evaluate
+from gnnperf.evaluation.kernel_models import How, NetworkKernels
+from gnnperf.hardware import get_hardware
+from gnnperf.ops import OpBatch, family_index
+
+
+@dataclass
+class Network:
+    """Predicts 7 us and remembers how it was asked."""
+
+    devices: tuple[str, ...] = ()
+    card: dict[str, Any] = field(default_factory=dict)
+    asked: list[dict[str, object]] = field(default_factory=list)
+    identity: str = "stand-in"
+
+    @property
+    def network(self) -> SimpleNamespace:
+        return SimpleNamespace(config=SimpleNamespace(devices=self.devices))
+
+    def without_edges(self) -> "Network":
+        return self
+
+    def predict(self, batch: OpBatch, hardware: object, **how: object) -> SimpleNamespace:
+        self.asked.append(how)
+        times = np.full(len(batch), 7.0)
+        return SimpleNamespace(time_us=times, low_us=times - 1, high_us=times + 1)
+
+
+def batch(rows: int = 2) -> OpBatch:
+    family = np.full(rows, family_index("softmax"), np.int16)
+    dims = family_dims("softmax", rows, rows=8, cols=8)
+    return OpBatch(family, dims, np.ones(rows, np.int8), np.ones(rows, np.bool_))
+
+
+@pytest.mark.parametrize("data", [{}, {"graphs": "models.npz"}, {"synthetic": "synth.npz"}])
+def test_edges_reach_only_a_network_that_was_trained_on_graphs(data: dict[str, str]) -> None:
+    stand_in = Network(card={"config": {"data": data}})
+    edges = PieceEdges(np.array([0]), np.array([1]), np.array([True]))
+    how = How("neusight", "pytorch", "eager", launch_included=True, in_model=True)
+    found = NetworkKernels(stand_in).predict(batch(), get_hardware("l4"), how, edges)  # type: ignore[arg-type]
+    assert found.time_us.tolist() == [7, 7]
+    (asked,) = stand_in.asked
+    assert (asked.pop("edges") is not None) == bool(data)
+    assert asked == {
+        "source": "neusight",
+        "framework": "pytorch",
+        "kernel_source": "eager",
+        "launch_included": True,
+        "in_model": True,
+    }
+
+
+def load_by_folder(monkeypatch: pytest.MonkeyPatch, trained: dict[str, tuple[str, ...]]) -> None:
+    def load(checkpoint: Path) -> SimpleNamespace:
+        return SimpleNamespace(model=Network(trained[checkpoint.name]))
+
+    monkeypatch.setattr(Predictor, "load", load)
+
+
+def sweeps(tmp_path: Path) -> Path:
+    path = tmp_path / "sweeps.csv"
+    path.write_text("gpu,n_gpus,collective,bytes,time_us\nA100,8,all_reduce,1048576,30\n")
+    return path
+
+
+def test_a_group_left_out_needs_a_network_that_never_saw_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "default"
+    place.mkdir()
+    load_by_folder(
+        monkeypatch,
+        {"default": ("a100-pcie-40gb", "t4"), "without-a100": ("t4",), "without-t4": ("t4",)},
+    )
+    settings = Settings(checkpoint=place, leave_out="a100-sxm-80gb")
+    with pytest.raises(InputError, match=r"was trained on the group a100.*leave_out: \[a100\]"):
+        evaluate([sweeps(tmp_path)], settings)
+    (place / "without-a100").mkdir()
+    found = evaluate([sweeps(tmp_path)], settings)
+    assert found.summary["seen_devices"] == ["t4"]
+    assert found.kernels[0]["seen"] is False
+    (place / "without-t4").mkdir()  # that one saw it all the same
+    with pytest.raises(InputError, match="was trained on the group t4"):
+        evaluate([sweeps(tmp_path)], Settings(checkpoint=place, leave_out="t4"))
+
+
+def test_what_a_network_saw_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_by_folder(monkeypatch, {"default": ("a100-sxm-80gb",)})
+    found = evaluate([sweeps(tmp_path)], Settings(checkpoint=tmp_path / "default"))
+    assert found.kernels[0]["device"] in ("a100-sxm-80gb", "a100-sxm-40gb")
+    assert found.kernels[0]["seen"] == (found.kernels[0]["device"] == "a100-sxm-80gb")
+    assert found.to_json()["iterations"][0]["seen"] == found.kernels[0]["seen"]
