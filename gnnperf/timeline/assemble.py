@@ -9,6 +9,7 @@ from gnnperf.errors import GnnperfError
 from gnnperf.graph.job import Job
 from gnnperf.graph.model import F64, I32, I64, NONE, U8, Bool, ExecutionGraph
 from gnnperf.timeline.constants import DeviceConstants, estimate
+from gnnperf.timeline.host_model import HostSide
 from gnnperf.timeline.hostless import HostDefaults, host_only_lanes, untraced_lanes
 from gnnperf.timeline.lanes import HOST, RULES, Part, RankLanes, rank_lanes
 from gnnperf.timeline.schedule import Links, Schedule
@@ -56,14 +57,15 @@ class StepSchedule:
 
 
 def schedule_of(
-    job: Job, *, rules: Sequence[str] = RULES, host: HostDefaults | None = None
+    job: Job, *, rules: Sequence[str] = RULES, host: HostDefaults | HostSide | None = None
 ) -> StepSchedule:
     """The schedule of a job of one step.
 
     Args:
         job: One graph per rank, all of one step (`Job.of_step`).
         rules: Which of `RULES` hold; leaving one out shows what it is worth.
-        host: Stated host times for graphs without a host side, instead of the host model's.
+        host: For graphs without a host side: the host that they are put on (default: the typical
+            one of the host model), or stated times in place of that model.
 
     Raises:
         GnnperfError: More than one step, or no work at all.
@@ -80,7 +82,7 @@ def schedule_of(
 
 
 def _lanes_of(
-    graph: ExecutionGraph, rules: tuple[str, ...], host: HostDefaults | None
+    graph: ExecutionGraph, rules: tuple[str, ...], host: HostDefaults | HostSide | None
 ) -> tuple[RankLanes, DeviceConstants, list[str]]:
     """Lanes of one graph, its constants, and what had to be assumed."""
     device = graph.device_nodes

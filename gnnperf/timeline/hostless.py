@@ -8,7 +8,7 @@ from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I64, NONE, ExecutionGraph
 from gnnperf.ops import leaf_ops
 from gnnperf.timeline.constants import DeviceConstants
-from gnnperf.timeline.host_model import HostTimes, host_times
+from gnnperf.timeline.host_model import HostSide, HostTimes, host_times
 from gnnperf.timeline.lanes import HOST, STREAM, Part, RankLanes
 from gnnperf.timeline.schedule import Link, Links
 
@@ -30,7 +30,7 @@ class HostDefaults:
 
 
 def untraced_lanes(
-    graph: ExecutionGraph, known: DeviceConstants, host: HostDefaults | None
+    graph: ExecutionGraph, known: DeviceConstants, host: HostDefaults | HostSide | None
 ) -> tuple[RankLanes, list[str]]:
     """Device work without launches: each work gets a launch call, each op its host time.
 
@@ -71,15 +71,15 @@ def untraced_lanes(
 
 
 def _launch_times(
-    graph: ExecutionGraph, works: I64, host: HostDefaults | None
+    graph: ExecutionGraph, works: I64, host: HostDefaults | HostSide | None
 ) -> tuple[F64, F64, list[str]]:
     """[w] host time before each launch and of it, and what was assumed."""
-    if host is not None:
+    if isinstance(host, HostDefaults):
         op = graph.nodes.op[works]
         new_op = np.append(True, (op[1:] != op[:-1]) | (op[1:] < 0))[: len(works)]
         said = [f"host {host.op_us} us per op, {host.launch_us} us per launch (no host side)"]
         return np.where(new_op, host.op_us, 0.0), np.full(len(works), host.launch_us), said
-    times = host_times(graph, works)
+    times = host_times(graph, works, host)
     gap = times.gap_us.copy()
     gap[:1] += times.tail_us
     return gap, times.launch_us, ["host times by the host model (no host side)", *_unknown(times)]
@@ -132,7 +132,7 @@ def _back_to_host(graph: ExecutionGraph, device: I64, place: I64, known: DeviceC
 
 
 def host_only_lanes(
-    graph: ExecutionGraph, host: HostDefaults | None
+    graph: ExecutionGraph, host: HostDefaults | HostSide | None
 ) -> tuple[RankLanes, list[str]]:
     """A step on the CPU: its leaf ops are the work, what lies between them the host's own gaps.
 
