@@ -136,8 +136,9 @@ def _measure(part: str, path: Path) -> tuple[float, float]:
     command = [sys.executable, __file__, str(path), "--part", part]
     seconds, peak = [], 0.0
     for _ in range(RUNS):
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
+            print(f"{part} failed: {done.stderr.strip().splitlines()[-1]}")
             return float("nan"), float("nan")
         result = json.loads(done.stdout)
         seconds.append(result["seconds"])
