@@ -1,6 +1,7 @@
 """Where the time of a replayed step goes: its breakdown, its critical path, the slack of nodes."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -109,7 +110,7 @@ def critical_path(result: Result) -> CriticalPath:
     else:
         event = 2 * result.sink + 1
     rows: list[tuple[int, float, float, float]] = []
-    for source, source_time, target, time in _walk(result, last, event):
+    for source, source_time, target, time, _ in walk_back(result, last, event):
         if time <= begin:
             break
         since = max(source_time, begin)
@@ -131,20 +132,34 @@ def critical_path(result: Result) -> CriticalPath:
     )
 
 
-def _walk(result: Result, count: int, event: int) -> list[tuple[int, float, int, float]]:
-    """(source event, its time, event, its time) backwards along what binds, through repetitions."""
+class Hop(NamedTuple):
+    """One step back along what binds."""
+
+    source: int
+    """the event that binds"""
+    source_us: float
+    target: int
+    """the event that is bound"""
+    time_us: float
+    row: int
+    """the row of the schedule's links that carries it; NONE: the lane, or the own duration"""
+
+
+def walk_back(result: Result, count: int, event: int) -> list[Hop]:
+    """From an event of a repetition back to where nothing binds, through all repetitions."""
     path = []
-    binders: dict[int, list[int]] = {}
+    binders: dict[int, tuple[list[int], list[int]]] = {}
     while count >= 0:
         if count not in binders:
-            binders[count] = binding_events(result.schedule, result.times[count])[0].tolist()
+            binder, edge = binding_events(result.schedule, result.times[count])
+            binders[count] = binder.tolist(), edge.tolist()
         time = float(result.times[count].event_us[event])
-        source, where = binders[count][event], count
+        source, row, where = binders[count][0][event], binders[count][1][event], count
         if source == NONE:
             source, where = _over_steps(result, count, event)
         if source == NONE:
             break
-        path.append((source, float(result.times[where].event_us[source]), event, time))
+        path.append(Hop(source, float(result.times[where].event_us[source]), event, time, row))
         event, count = source, where
     return path
 

@@ -6,44 +6,63 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.graph.kinds import NodeKind
-from gnnperf.graph.model import F64, ExecutionGraph
+from gnnperf.graph.model import F64, I64, ExecutionGraph
 from gnnperf.recording.manifest import Recording, read_manifest
 from gnnperf.timeline.host_measure import host_records
 from gnnperf.timeline.host_model import LEAST, HostModel, default_host_model, host_factor
 from gnnperf.traces import read_job
 
 
+LEAST_NOISE = 0.02
+"""Relative error that a median step has at least: the machine's state between two runs."""
+SPREAD_OF_NORMAL = 2.56
+"""Standard deviations between the 10 % and the 90 % quantile of a normal distribution."""
+SOFT = 1.0
+"""Standard errors by which a recording may be off before it counts less (Huber)."""
+
+
 @dataclass(frozen=True)
 class Overhead:
     """Cost of an event under the profiler, by recordings with and without it."""
 
-    event_us: float
-    """weighted median over the recordings"""
-    of_recordings: dict[str, float]
-    """by each recording alone"""
-    events: dict[str, int]
-    """host events of its step"""
-    noise_us: dict[str, float]
-    """standard error of `of_recordings` that the spread of the iterations makes"""
+    names: tuple[str, ...]
+    events: I64
+    """[r] host events of a step"""
+    slower_us: F64
+    """[r] profiled less unprofiled step"""
+    noise_us: F64
+    """[r] standard error of that: the spread of the iterations, at least `LEAST_NOISE`"""
+
+    @property
+    def event_us(self) -> float:
+        """By all recordings."""
+        return self.without("")
 
     def without(self, name: str) -> float:
-        """The cost of an event by the other recordings."""
-        return _median({k: v for k, v in self.of_recordings.items() if k != name}, self.noise_us)
+        """The cost of an event by the other recordings: slope of `slower_us`, with Huber's loss."""
+        own = np.array([n != name for n in self.names], np.bool_)
+        x, y = (v[own] / self.noise_us[own] for v in (self.events, self.slower_us))
+        weight = np.ones(len(x))
+        slope = 0.0
+        for _ in range(50):
+            slope = float((weight * x * y).sum() / (weight * x * x).sum())
+            weight = 1 / np.maximum(np.abs(y - slope * x), SOFT)
+        return max(slope, 0.0)
 
 
 def fit_overhead(folder: Path) -> Overhead:
     """Compare profiled and unprofiled steps of own recordings.
 
     Raises:
-        InputError: No manifest, or a file that is not as it says.
+        InputError: No manifest, or a file that cannot be read.
     """
     recordings = read_manifest(folder).recordings
-    events = {r.name: _events(folder, r) for r in recordings}
-    each = {
-        r.name: (r.profiled_us - r.measured.median_us) / max(events[r.name], 1) for r in recordings
-    }
-    noise = {r.name: _noise_us(r) / max(events[r.name], 1) for r in recordings}
-    return Overhead(_median(each, noise), each, events, noise)
+    return Overhead(
+        tuple(r.name for r in recordings),
+        np.array([_events(folder, r) for r in recordings], np.int64),
+        np.array([r.profiled_us - r.measured.median_us for r in recordings]),
+        np.array([_noise_us(r) for r in recordings]),
+    )
 
 
 def _events(folder: Path, recording: Recording) -> int:
@@ -60,17 +79,9 @@ def host_events(graph: ExecutionGraph) -> int:
 def _noise_us(recording: Recording) -> float:
     """Of the difference of the medians: the profiled one is of few steps."""
     measured = recording.measured
-    spread = (measured.p90_us - measured.p10_us) / 2.56
-    return float(spread * np.sqrt(1 / recording.profiled_steps + 1 / measured.iterations))
-
-
-def _median(each: dict[str, float], noise: dict[str, float]) -> float:
-    names = list(each)
-    value = np.array([each[k] for k in names])
-    weight = 1 / np.array([max(noise[k], 1e-3) for k in names])
-    order = np.argsort(value)
-    total = np.cumsum(weight[order])
-    return float(max(value[order][np.searchsorted(total, total[-1] / 2)], 0.0))
+    spread = (measured.p90_us - measured.p10_us) / SPREAD_OF_NORMAL
+    error = spread * np.sqrt(1 / recording.profiled_steps + 1 / measured.iterations)
+    return float(max(error, LEAST_NOISE * measured.median_us))
 
 
 def without_profiler(
@@ -89,8 +100,7 @@ def without_profiler(
     """
     nodes = graph.nodes
     model = model or default_host_model()
-    factor = model.factors.get(RECORDED, 1.0)
-    cost = model.profiler.op_us * factor if event_us is None else event_us
+    cost = model.profiler.op_us * host_factor(graph, model) if event_us is None else event_us
     host = np.flatnonzero(np.isin(nodes.kind, (NodeKind.HOST_OP, NodeKind.RUNTIME)))
     start, length = nodes.start_us[host], nodes.duration_us[host]
     if len(graph.device_nodes) or not len(host) or not np.isfinite(start + length).all():
@@ -107,10 +117,6 @@ def without_profiler(
         nodes=replace(nodes, start_us=new_start, duration_us=new_duration),
         meta=replace(graph.meta, host_step_us=float(max(period - cost * len(host), least))),
     )
-
-
-RECORDED = "cpu-recordings"
-"""The set of the host model whose machine is that of the recordings."""
 
 
 def _shortened(times: F64, cost: float) -> F64:

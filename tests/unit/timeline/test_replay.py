@@ -178,14 +178,14 @@ def test_works_of_earlier_steps_are_left_out_and_said(programs: SimpleNamespace)
     assert any("1 works of earlier steps" in said for said in result.assumed)
 
 
-def test_a_step_without_its_host_side_uses_stated_defaults(programs: SimpleNamespace) -> None:
+def test_a_step_without_its_host_side_uses_stated_times(programs: SimpleNamespace) -> None:
     make = programs.Instruction
     graph = programs.record([make("launch", 5.0), make("launch", 500.0)])
     graph.nodes.launch[:] = -1
-    result = replayed(graph)
-    assert result.iteration_us == pytest.approx(505 + 2 * 1.2)
-    assert "21.0 us per op" in " ".join(result.assumed)
-    assert replayed(graph, kernel_scale=0).iteration_us == pytest.approx(2 * (21 + 4))
+    step = schedule_of(Job((graph,)), host=HostDefaults())
+    assert run(step).iteration_us == pytest.approx(505 + 2 * 1.2)
+    assert "21.0 us per op" in " ".join(run(step).assumed)
+    assert run(step, kernel_scale=0).iteration_us == pytest.approx(2 * (21 + 4))
 
 
 def test_work_without_a_duration_is_refused_until_one_is_given(programs: SimpleNamespace) -> None:
