@@ -80,18 +80,19 @@ def with_terms(network: KernelNetwork, rows: Rows, x: Inputs) -> tuple[Tensor, T
             slots.append(network.slots_of(part))
     if not features:
         return torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64), torch.zeros(0)
-    joined = torch.cat(features)
-    return joined, torch.cat(slots), joined[:, 0].clone()
+    joined, slot = torch.cat(features), torch.cat(slots)
+    return joined, slot, joined[:, 0] + network.offsets(x, slot)
 
 
 @dataclass
 class Batches:
-    """The batches of one epoch: rows drawn by weight of their cell, one graph with each batch."""
+    """The batches of one epoch: rows in random order, some graphs with each batch."""
 
     rows: TrainRows
     graphs: list[TrainRows]
     batch_size: int
     seed: int
+    graphs_per_batch: int = 8
     epoch: int = 0
 
     def __len__(self) -> int:
@@ -100,10 +101,23 @@ class Batches:
     def __iter__(self) -> Iterator[Data]:
         generator = torch.Generator().manual_seed(self.seed * 100_003 + self.epoch)
         order = torch.randperm(len(self.rows.slot), generator=generator)
-        picks = torch.randint(max(len(self.graphs), 1), (len(self),), generator=generator)
+        shape = (len(self), self.graphs_per_batch)
+        picks = torch.randint(max(len(self.graphs), 1), shape, generator=generator).tolist()
         size = self.batch_size
         for i in range(len(self)):
             part = self.rows.take(order[i * size : (i + 1) * size])
-            if self.graphs:
-                part = part.joined(self.graphs[int(picks[i])])
+            for pick in picks[i] if self.graphs else []:
+                part = part.joined(self.graphs[pick])
             yield part.data()
+
+
+def of_owners(batch: Data, residual: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    """Log time [m] and spread [m] of the measured times from their rows [n]."""
+    m = len(batch.log_time)
+    log_time = batch.log_prior + residual
+    if len(log_time) == m:
+        return log_time, spread
+    time = torch.exp(log_time)
+    total = torch.zeros(m).index_add(0, batch.owner, time).clamp(min=1e-6)
+    width = torch.zeros(m).index_add(0, batch.owner, time * spread) / total
+    return torch.log(total), width.clamp(min=1e-3)

@@ -3,13 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnnperf.data.tables import MODEL_OP, KernelTable, Names, load_table
 from gnnperf.errors import InputError
-from gnnperf.features import NO_VARIANT, Measurement, Rows, make_rows, variant_name
+from gnnperf.features import (
+    NO_VARIANT,
+    Measurement,
+    Rows,
+    find_variant,
+    make_rows,
+    variant_name,
+    with_frameworks,
+)
 from gnnperf.hardware import Hardware, find_hardware
 
 F32 = NDArray[np.float32]
@@ -46,7 +55,7 @@ class Samples:
         """The given rows."""
         kept = ("labels", "groups", "devices", "variants")
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        values = {
+        values: dict[str, Any] = {
             n: v if n in kept else v.take(rows) if isinstance(v, Rows) else v[rows]
             for n, v in parts.items()
         }
@@ -95,7 +104,8 @@ def labels_of(table: KernelTable) -> Names:
     attention = table.label.mask("attention")
     names = {
         (a, b): f"{table.label.names[a]} {table.dtype.names[b]}"
-        for a, b in {(int(x), int(y)) for x, y in zip(table.label.codes, table.dtype.codes)}
+        for a in range(len(table.label.names))
+        for b in range(len(table.dtype.names))
     }
     keys = table.label.codes.astype(np.int64) * len(table.dtype.names) + table.dtype.codes
     distinct, codes = np.unique(
@@ -126,8 +136,9 @@ def variants_of(table: KernelTable) -> Names:
 
 def measurement_of(table: KernelTable, variants: Sequence[str]) -> Measurement:
     """How the rows were measured, in the codes of a list of variants."""
-    index = {name: i for i, name in enumerate(variants)}
-    codes = variants_of(table).lookup(index, NO_VARIANT).astype(np.int64)
+    found = variants_of(table)
+    index = {name: find_variant(variants, name) for name in found.names}
+    codes = found.lookup(index, NO_VARIANT).astype(np.int64)
     return Measurement(codes, table.launch_included, table.origin.mask(MODEL_OP))
 
 
@@ -139,7 +150,7 @@ def samples_of(table: KernelTable, variants: Sequence[str] | None = None) -> Sam
     present = [d for d in devices if d is not None]
     place = np.cumsum([d is not None for d in devices]) - 1
     device = place[table.device.codes].astype(np.int64)
-    names = tuple(variants) if variants is not None else variants_of(table).names
+    names = tuple(variants) if variants is not None else with_frameworks(variants_of(table).names)
     labels = labels_of(table)
     groups = tuple(dict.fromkeys(d.group for d in present))
     group = np.array([groups.index(d.group) for d in present], np.int64)[device]

@@ -5,15 +5,27 @@ from gnnperf.features.rows import (
     NO_VARIANT,
     Measurement,
     Rows,
+    find_variant,
     make_rows,
     ratios,
     variant_name,
+    variant_parents,
+    with_frameworks,
 )
-from gnnperf.features.spec import DIMENSIONS, FEATURES, HARDWARE_COLUMNS, RATIOS, TERMS, Feature
+from gnnperf.features.spec import (
+    DIMENSIONS,
+    DIVISORS,
+    FEATURES,
+    HARDWARE_COLUMNS,
+    RATIOS,
+    TERMS,
+    Feature,
+)
 
 __all__ = [
     "COLUMN",
     "DIMENSIONS",
+    "DIVISORS",
     "FEATURES",
     "HARDWARE_COLUMNS",
     "NO_VARIANT",
@@ -22,8 +34,11 @@ __all__ = [
     "Feature",
     "Measurement",
     "Rows",
+    "find_variant",
     "hardware_row",
     "make_rows",
     "ratios",
     "variant_name",
+    "variant_parents",
+    "with_frameworks",
 ]

@@ -60,10 +60,24 @@ def _generation(hardware: Hardware) -> tuple[bool, bool]:
     return major in ("9", "10"), major == "10"
 
 
+def stated_clock_ghz(hardware: Hardware) -> float:
+    """The clock that the stated half-precision peak implies, else the boost clock.
+
+    A matrix unit does a power of two of operations per SM and clock, so the peak tells the clock it
+    was computed with; some vendors state a boost clock above it.
+    """
+    boost = hardware.boost_clock_mhz / 1e3
+    peak = hardware.peak_tflops.get("fp16_tensor")
+    if peak is None or hardware.kind != "gpu":
+        return boost
+    per_clock = peak * 1e3 / (hardware.sm_count * boost)
+    return float(peak * 1e3 / (hardware.sm_count * 2.0 ** np.round(np.log2(per_clock))))
+
+
 def hardware_row(hardware: Hardware) -> F64:
     """[len(HARDWARE_COLUMNS)] figures in the units of `HARDWARE_COLUMNS`."""
     asynchronous, tensor_memory = _generation(hardware)
-    clock = hardware.boost_clock_mhz / 1e3
+    clock = stated_clock_ghz(hardware)
     memory = "async" if asynchronous else "gddr" if "GDDR" in hardware.memory_type else "hbm"
     cache_bandwidth = hardware.l2_bandwidth_gb_per_s
     if cache_bandwidth is None:

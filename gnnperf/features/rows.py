@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnperf.features.hardware import COLUMN, hardware_row, matrix_units, peaks
+from gnnperf.features.spec import DIVISORS
 from gnnperf.hardware import Hardware
 from gnnperf.ops import OpBatch, batch_cost, element_bytes
 
@@ -42,6 +43,30 @@ def variant_name(source: str, framework: str, kernel_source: str = "") -> str:
     """Name of an implementation: only aiconfigurator's sources name one, not a single kernel."""
     library = kernel_source if source == "aiconfigurator" else ""
     return ":".join((source or "any", framework or "any", library or "any"))
+
+
+def with_frameworks(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of implementations and, behind them, of their frameworks."""
+    coarse = (name.rpartition(":")[0] + ":any" for name in names)
+    return tuple(dict.fromkeys((*names, *coarse)))
+
+
+def variant_parents(names: Sequence[str]) -> tuple[int, ...]:
+    """For each name of `with_frameworks` the place of its framework, NO_VARIANT if it is one."""
+    index = {name: i for i, name in enumerate(names)}
+    coarse = [name.rpartition(":")[0] + ":any" for name in names]
+    return tuple(
+        NO_VARIANT if name == parent else index.get(parent, NO_VARIANT)
+        for name, parent in zip(names, coarse, strict=True)
+    )
+
+
+def find_variant(names: Sequence[str], name: str) -> int:
+    """Place of an implementation, else of its framework, else NO_VARIANT."""
+    for candidate in (name, name.rpartition(":")[0] + ":any"):
+        if candidate in names:
+            return list(names).index(candidate)
+    return NO_VARIANT
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +145,7 @@ def make_rows(
 
 
 def ratios(rows: Rows) -> F32:
-    """[n, len(RATIOS)] the generic features, transformed."""
+    """[n, len(RATIOS) + len(DIVISORS)] the features that need no prior, transformed."""
     hardware = rows.hardware[rows.device].astype(np.float64)
 
     def figure(name: str) -> NDArray[np.float64]:
@@ -129,21 +154,16 @@ def ratios(rows: Rows) -> F32:
 
     moved = rows.read.astype(np.float64) + rows.written
     ridge = rows.peak / figure("bandwidth")
-    per_clock = rows.peak / (figure("sms") * figure("clock") * 1e3)
     columns = (
         np.log((rows.flops + 1.0) / (moved + 1.0) / ridge),
         np.log((moved + 1.0) / figure("l2_bytes")),
         np.log((rows.items + 1.0) / figure("sms")),
         np.log1p(rows.flops.astype(np.float64)),
         np.log1p(moved),
-        np.log(ridge),
-        np.log(figure("l2_bandwidth") / figure("bandwidth")),
-        np.log(rows.peak / figure("power")),
-        np.log(per_clock),
-        figure("async_matrix"),
-        figure("tensor_memory"),
         np.log(rows.element),
         rows.launch_included,
         rows.in_model,
     )
-    return np.stack(columns, axis=1).astype(np.float32)
+    whole = rows.dims[:, : len(DIVISORS)].astype(np.int64)
+    divisor = np.log2(np.gcd(whole, 128).clip(1))
+    return np.concatenate([np.stack(columns, axis=1), divisor], axis=1).astype(np.float32)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnperf.features import FEATURES
+from gnnperf.features import FEATURES, variant_parents
 from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.network import NetworkShape, ResidualNetwork
 from gnnperf.nn.prior import KINDS, AnalyticPrior, kind_of
@@ -14,6 +14,8 @@ from gnnperf.ops import family_names
 
 CLIP = 4.0
 """standard deviations beyond which a feature does not go: what lies outside is not extrapolated"""
+OFFSET_ROWS = 20.0
+"""rows at which an offset counts half"""
 DEFAULT_FACTOR, DEFAULT_SPREAD = 2.0, 0.25
 """Interval of rows of a kind that was never trained: exp(+-0.5) around the prior."""
 
@@ -42,7 +44,10 @@ class ModelConfig:
     @staticmethod
     def of(values: dict[str, Any]) -> "ModelConfig":
         """From what a checkpoint stores."""
-        return ModelConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        parts: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return ModelConfig(**parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +68,16 @@ class Edges:
 class KernelNetwork(nn.Module):
     """Inputs (and edges) to log time, spread and the prior's terms."""
 
+    mean: Tensor
+    deviation: Tensor
+    offset: Tensor
+    factor: Tensor
+    slot_table: Tensor
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.prior = AnalyticPrior(len(config.devices), len(config.variants))
+        self.prior = AnalyticPrior(len(config.devices), variant_parents(config.variants))
         slots = max(len(config.slots), 1)
         shape = NetworkShape(
             len(FEATURES), slots, config.hidden, config.layers, True, config.bound, config.dropout
@@ -76,6 +87,7 @@ class KernelNetwork(nn.Module):
         self.edge_free = ResidualNetwork(plain)
         self.register_buffer("mean", torch.full((slots, len(FEATURES)), float("nan")))
         self.register_buffer("deviation", torch.full((slots, len(FEATURES)), float("nan")))
+        self.register_buffer("offset", torch.zeros(len(config.devices) + 1, slots))
         self.register_buffer("factor", torch.full((slots,), DEFAULT_FACTOR))
         names = family_names()
         table = torch.full((len(KINDS), len(names)), -1, dtype=torch.int64)
@@ -101,6 +113,30 @@ class KernelNetwork(nn.Module):
             still = deviation < 1e-3
             self.mean[index] = mean.float()
             self.deviation[index] = torch.where(still, torch.inf, deviation).float()
+
+    def offsets(self, x: Inputs, slot: Tensor) -> Tensor:
+        """[n] what a known device is off its prior by, in this kind of work; 0 for an unseen one.
+
+        A random intercept: without it the network would learn to tell devices apart, and carry
+        the oddities of one over to another that resembles it.
+        """
+        known = (x.device >= 0) & (slot >= 0)
+        return torch.where(known, self.offset[x.device, slot.clamp(min=0)], torch.zeros(()))
+
+    def fit_offsets(self, x: Inputs, slot: Tensor, error: Tensor) -> None:
+        """Medians of the prior's error by device and kind, shrunk where the rows are few.
+
+        Args:
+            x: [n] rows of known devices.
+            slot: [n].
+            error: [n] measured over prior, log.
+        """
+        for device in range(len(self.config.devices)):
+            for index in range(self.offset.shape[1]):
+                part = error[(x.device == device) & (slot == index)]
+                if len(part):
+                    shrink = len(part) / (len(part) + OFFSET_ROWS)
+                    self.offset[device, index] = shrink * part.median()
 
     def standardize(self, features: Tensor, slot: Tensor) -> Tensor:
         """[n, len(FEATURES)] clipped to what training showed."""
@@ -132,7 +168,7 @@ class KernelNetwork(nn.Module):
         """
         terms = self.prior(x)
         slot = self.slots_of(x)
-        log_time = terms[:, 0].clone()
+        log_time = terms[:, 0] + self.offsets(x, slot)
         half = torch.full_like(log_time, DEFAULT_FACTOR * DEFAULT_SPREAD)
         trained = slot >= 0
         if trained.any():

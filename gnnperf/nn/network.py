@@ -56,7 +56,8 @@ class TypedLayer(MessagePassing):
                 chosen = edge_index[:, edge_type == kind]
                 if chosen.shape[1]:
                     out = out + self.propagate(chosen, x=weights(z))
-        return out
+        result: Tensor = out
+        return result
 
     def message(self, x_j: Tensor) -> Tensor:
         """[e, hidden] what a row sends."""

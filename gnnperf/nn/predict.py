@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnperf.features import NO_VARIANT, Measurement, make_rows, ratios, variant_name
+from gnnperf.features import Measurement, find_variant, make_rows, ratios, variant_name
 from gnnperf.hardware import Hardware
 from gnnperf.nn.calibration import Calibration
 from gnnperf.nn.inputs import Inputs
@@ -88,7 +88,7 @@ class KernelModel:
         """The network of the same size that was trained without messages."""
         return replace(self, edge_free=True)
 
-    def predict(
+    def predict(  # noqa: PLR0913 (keywords that say how a time is measured)
         self,
         batch: OpBatch,
         hardware: Hardware,
@@ -113,8 +113,7 @@ class KernelModel:
             in_model: Whether the ops run inside a model.
         """
         name = variant_name(source or "", framework or "", kernel_source or "")
-        names = self.network.config.variants
-        variant = names.index(name) if name in names else NO_VARIANT
+        variant = find_variant(self.network.config.variants, name)
         parts = [
             self._chunk(batch.take(rows), hardware, here, (launch_included, in_model, variant))
             for rows, here in _chunks(len(batch), edges)

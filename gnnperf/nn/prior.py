@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gnnperf.errors import GnnperfError
 from gnnperf.features import TERMS
 from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.prior_attention import DECODE_QUERIES, AttentionPrior
@@ -16,22 +17,37 @@ KINDS: tuple[str, ...] = (
     "tensor16",
     "tensor8",
     "vector",
+    "vector_batched",
+    "vector_conv",
     "attention",
     "decode",
     "experts",
+    "grouped",
+    "elementwise",
+    "norm",
+    "softmax",
+    "recurrent",
     "stream",
     "processor",
 )
 """The kinds of work that have an expression of their own; `kind_of` indexes it."""
 
 
+_ALONE = ("elementwise", "norm", "softmax", "recurrent")
+"""families that move bytes and have coefficients of their own"""
+
+
 def kind_of(x: Inputs) -> Tensor:
     """[n] index into KINDS."""
     d = x.dims
     kind = torch.full((len(x),), KINDS.index("stream"), dtype=torch.int64)
+    for name in _ALONE:
+        kind[x.family == family_index(name)] = KINDS.index(name)
     depthwise = (d[:, 13] > 1) & (d[:, 2] / d[:, 13].clamp(min=1.0) < 8)
     product = (x.family == family_index("gemm")) | ((x.family == family_index("conv")) & ~depthwise)
     kind[product] = KINDS.index("vector")
+    kind[product & (d[:, 0] > 1)] = KINDS.index("vector_batched")
+    kind[product & (x.family == family_index("conv"))] = KINDS.index("vector_conv")
     kind[product & x.matrix & (x.element <= 2)] = KINDS.index("tensor16")
     tf32 = x.matrix & (x.element > 2) & (x.peak > 4 * x.figure("vector_peak"))
     kind[product & tf32] = KINDS.index("tensor16")
@@ -39,28 +55,35 @@ def kind_of(x: Inputs) -> Tensor:
     fused = (x.family == family_index("attention")) & (d[:, 9] > 0)
     kind[fused] = KINDS.index("attention")
     kind[fused & (d[:, 3] <= DECODE_QUERIES)] = KINDS.index("decode")
-    experts = (x.family == family_index("moe")) | (x.family == family_index("moe_gemm"))
-    kind[experts] = KINDS.index("experts")
+    kind[x.family == family_index("moe")] = KINDS.index("experts")
+    kind[x.family == family_index("moe_gemm")] = KINDS.index("grouped")
     kind[x.figure("gpu") < 0.5] = KINDS.index("processor")
     return kind
 
 
-def _make(kind: str, devices: int, variants: int) -> Prior:
+def _make(kind: str, devices: int, parents: tuple[int, ...]) -> Prior:
     if kind in ("attention", "decode"):
-        return AttentionPrior(devices, variants)
-    if kind == "experts":
-        return ExpertsPrior(devices, variants)
-    if kind in ("stream", "processor"):
-        return StreamPrior(devices, variants, cpu=kind == "processor")
-    return MatrixPrior(kind, devices, variants)
+        return AttentionPrior(devices, parents)
+    if kind in ("experts", "grouped"):
+        return ExpertsPrior(devices, parents)
+    if kind.startswith(("tensor", "vector")):
+        return MatrixPrior(kind, devices, parents)
+    return StreamPrior(devices, parents, cpu=kind == "processor")
 
 
 class AnalyticPrior(nn.Module):
     """Log time in us and terms of rows of any family."""
 
-    def __init__(self, devices: int, variants: int) -> None:
+    def __init__(self, devices: int, parents: tuple[int, ...]) -> None:
         super().__init__()
-        self.kinds = nn.ModuleDict({kind: _make(kind, devices, variants) for kind in KINDS})
+        self.kinds = nn.ModuleDict({kind: _make(kind, devices, parents) for kind in KINDS})
+
+    def of_kind(self, index: int) -> Prior:
+        """The expression of a kind of work."""
+        prior = self.kinds[KINDS[index]]
+        if not isinstance(prior, Prior):
+            raise GnnperfError(f"{KINDS[index]} is no prior")
+        return prior
 
     def forward(self, x: Inputs) -> Tensor:
         """[n, len(TERMS)]: log time first, then what `features.TERMS` says."""
@@ -68,6 +91,6 @@ class AnalyticPrior(nn.Module):
         result = torch.zeros(len(x), len(TERMS))
         for index in torch.unique(kind).tolist():
             rows = torch.nonzero(kind == index).squeeze(1)
-            terms = self.kinds[KINDS[index]](x.take(rows)).features()
+            terms = self.of_kind(index).terms(x.take(rows)).features()
             result = result.index_put((rows,), terms)
         return result

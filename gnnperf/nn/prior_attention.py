@@ -7,15 +7,16 @@ from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.prior_base import Prior, Start, Terms, cache_hit, soft_maximum, throttle
 
 STARTS: dict[str, Start] = {
-    "launch": Start(2.5, 0.5, 0.0, 0.0),
-    "ramp": Start(6.0, 0.5, 0.0, 0.0),
-    "sharpness": Start(3.0, 0.3),
+    "launch": Start(1.8, 0.5, 0.0, 0.0),
+    "ramp": Start(9.0, 0.7, 0.0, 0.0),
+    "sharpness": Start(1.2, 0.3),
     "efficiency": Start(0.7, 0.4, 0.0, -0.1),
     "narrow_head": Start(0.3, 0.5, 0.0, 0.0),
     "exponential": Start(1.0, 0.4, -0.3, -0.2),
     "query_tile": Start(128.0, 0.3),
-    "block_latency": Start(0.6, 0.5, 0.0),
-    "chunk": Start(256.0, 0.5),
+    "block_latency": Start(0.2, 0.5, 0.0),
+    "block_cost": Start(2.5, 0.7, 0.0),
+    "chunk": Start(100.0, 0.5),
     "split": Start(3.0, 0.5),
     "bandwidth": Start(0.75, 0.2),
     "cache": Start(0.8, 0.3),
@@ -25,12 +26,12 @@ STARTS: dict[str, Start] = {
     "capacity_split": Start(0.48, 0.2),
     "capacity": Start(0.9, 0.2),
     "capacity_width": Start(0.3, 0.3),
-    "power": Start(0.9, 0.15),
-    "power_exponent": Start(0.4, 0.2),
+    "power": Start(0.9, 0.1),
+    "power_exponent": Start(0.4, 0.1),
     "power_clock": Start(2.0, 0.1),
     "power_node": Start(0.8, 0.15),
     "power_width": Start(0.15, 0.2),
-    "power_time": Start(400.0, 0.5),
+    "power_time": Start(400.0, 0.1),
     "call": Start(30.0, 0.5),
 }
 DECODE_QUERIES = 16
@@ -42,8 +43,8 @@ SPECIAL_PER_CLOCK = 16.0
 class AttentionPrior(Prior):
     """Prefill, decode and backward of fused attention."""
 
-    def __init__(self, devices: int, variants: int) -> None:
-        super().__init__(STARTS, devices, variants)
+    def __init__(self, devices: int, parents: tuple[int, ...]) -> None:
+        super().__init__(STARTS, devices, parents)
 
     def forward(self, x: Inputs) -> Terms:
         """Time and terms of the rows."""
@@ -65,7 +66,8 @@ class AttentionPrior(Prior):
         compute, slow = self._compute(x, effect, head_dim, decode, tail)
         memory, hit = self._memory(x, effect, exact)
         steps = window / 64 / splits * torch.where(decode, 1.0, 0.6)
-        latency = steps * self.value(x, "block_latency") * smooth / clock / 4
+        steps = steps * self.value(x, "block_latency") / 4 + self.value(x, "block_cost")
+        latency = steps * smooth / clock
         launch = self.value(x, "launch") * effect["launch"] + self.value(x, "ramp") / clock
         launch = launch + torch.where(splits > 1.5, self.value(x, "split"), 0.0)
         launch = launch + self.value(x, "call") * effect["call"] * x.launch_included

@@ -71,7 +71,9 @@ class Terms(NamedTuple):
 class Prior(nn.Module):
     """A positive expression of coefficients and of effects of the device and implementation."""
 
-    def __init__(self, starts: dict[str, Start], devices: int, variants: int) -> None:
+    parents: Tensor
+
+    def __init__(self, starts: dict[str, Start], devices: int, parents: tuple[int, ...]) -> None:
         super().__init__()
         self.starts = starts
         self.base = _parameters({n: math.log(s.value) for n, s in starts.items()})
@@ -81,8 +83,9 @@ class Prior(nn.Module):
         self.tensor_memory = _parameters(
             {n: s.tensor_memory for n, s in starts.items() if s.tensor_memory is not None}
         )
+        self.register_buffer("parents", torch.tensor((*parents, -1)), persistent=False)
         self.device_effects = nn.Parameter(torch.zeros(devices + 1, len(EFFECTS)))
-        self.variant_effects = nn.Parameter(torch.zeros(variants + 1, len(EFFECTS)))
+        self.variant_effects = nn.Parameter(torch.zeros(len(parents) + 1, len(EFFECTS)))
 
     def value(self, x: Inputs, name: str) -> Tensor:
         """A coefficient: [] or, where it depends on the device's generation, [n]."""
@@ -94,8 +97,14 @@ class Prior(nn.Module):
         return log_value.exp()
 
     def effects(self, x: Inputs) -> dict[str, Tensor]:
-        """[n] factors by name; 1 for what is not known (the last row of each table stays 0)."""
+        """[n] factors by name; 1 for what is not known.
+
+        An implementation has its own effect and that of its framework (`parents`), so that one
+        that only a device left out has is at least of its framework.
+        """
+        parent = self.parents[x.variant]
         total = _row(self.device_effects, x.device) + _row(self.variant_effects, x.variant)
+        total = total + _row(self.variant_effects, parent)
         return {name: total[:, i].exp() for i, name in enumerate(EFFECTS)}
 
     def penalty(self) -> Tensor:
@@ -113,7 +122,12 @@ class Prior(nn.Module):
 
     def forward(self, x: Inputs) -> Terms:
         """Time and terms of the rows."""
-        raise NotImplementedError
+        raise NotImplementedError(type(self).__name__)
+
+    def terms(self, x: Inputs) -> Terms:
+        """`forward`, typed."""
+        found: Terms = self(x)
+        return found
 
 
 def _parameters(values: dict[str, float]) -> nn.ParameterDict:

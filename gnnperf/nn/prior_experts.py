@@ -8,9 +8,9 @@ from gnnperf.nn.prior_base import Prior, Start, Terms, soft_maximum, throttle
 from gnnperf.ops import family_index
 
 STARTS: dict[str, Start] = {
-    "launch": Start(10.0, 0.7, 0.0, 0.0),
+    "launch": Start(10.0, 0.5, 0.0, 0.0),
     "ramp": Start(10.0, 0.7, 0.0, 0.0),
-    "sharpness": Start(3.0, 0.3),
+    "sharpness": Start(3.0, 0.5),
     "temperature": Start(0.08, 0.3),
     "efficiency": Start(0.8, 0.4, 0.0, -0.1),
     "tile": Start(11.0, 0.5, 0.0),
@@ -23,11 +23,11 @@ STARTS: dict[str, Start] = {
     "reach": Start(2.0, 0.5),
     "grouped_launch": Start(3.0, 0.5),
     "power": Start(1.1, 0.15),
-    "power_exponent": Start(0.44, 0.2),
+    "power_exponent": Start(0.44, 0.1),
     "power_clock": Start(2.0, 0.1),
     "power_node": Start(0.8, 0.15),
     "power_width": Start(0.15, 0.2),
-    "power_time": Start(400.0, 0.5),
+    "power_time": Start(400.0, 0.1),
     "call": Start(60.0, 0.5),
 }
 _TILES = (16.0, 32.0, 64.0, 128.0)
@@ -37,8 +37,10 @@ _TILE_N = 128.0
 class ExpertsPrior(Prior):
     """A fused layer (`moe`) or one grouped product of it (`moe_gemm`)."""
 
-    def __init__(self, devices: int, variants: int) -> None:
-        super().__init__(STARTS, devices, variants)
+    tiles: Tensor
+
+    def __init__(self, devices: int, parents: tuple[int, ...]) -> None:
+        super().__init__(STARTS, devices, parents)
         self.register_buffer("tiles", torch.tensor(_TILES), persistent=False)
 
     def forward(self, x: Inputs) -> Terms:

@@ -100,14 +100,16 @@ def _ceil(x: Tensor) -> Tensor:
 class MatrixPrior(Prior):
     """GEMM and convolution on one path (matrix units with 2 or 1 byte types, or vector units)."""
 
-    def __init__(self, path: str, devices: int, variants: int) -> None:
-        super().__init__(VECTOR if path == "vector" else TENSOR, devices, variants)
-        tiles = _VECTOR_TILES if path == "vector" else _TENSOR_TILES
+    menu: Tensor
+
+    def __init__(self, path: str, devices: int, parents: tuple[int, ...]) -> None:
+        super().__init__(VECTOR if path.startswith("vector") else TENSOR, devices, parents)
+        tiles = _VECTOR_TILES if path.startswith("vector") else _TENSOR_TILES
         menu = torch.tensor([(m, n, s) for m, n in tiles for s in _SPLITS], dtype=torch.float32)
         self.register_buffer("menu", menu, persistent=False)
-        self.k_step = 16.0 if path == "vector" else 64.0
+        self.k_step = 16.0 if path.startswith("vector") else 64.0
         self.quantizes = path == "tensor8"
-        self.quantized = torch.nn.Parameter(torch.full((variants + 1,), -1.0))
+        self.quantized = torch.nn.Parameter(torch.full((len(parents) + 1,), -1.0))
 
     def forward(self, x: Inputs) -> Terms:
         """Time and terms of the rows."""
@@ -174,8 +176,8 @@ class MatrixPrior(Prior):
             torch.where(convolution, d[:, 2] / group, d[:, 2]),
             torch.where(convolution, patch, d[:, 3]),
         )
-        columns = [part.clamp(min=1.0).unsqueeze(1) for part in parts]
-        return Problem(*columns, torch.where(convolution, work, 1.0).unsqueeze(1))
+        batch, m, n, k = (part.clamp(min=1.0).unsqueeze(1) for part in parts)
+        return Problem(batch, m, n, k, torch.where(convolution, work, 1.0).unsqueeze(1))
 
     def _compute(
         self, x: Inputs, p: Problem, wide: "_Wide", waves: Tensor, split: Tensor
@@ -213,7 +215,7 @@ class MatrixPrior(Prior):
         return memory + partial, p.batch * element * operands / cache, hit
 
     def _quantization(self, x: Inputs, p: Problem, wide: "_Wide") -> Tensor:
-        """A kernel before the product that quantizes the activations, where an fp8 library has one."""
+        """A kernel before the product that quantizes the activations, where a library has one."""
         if not self.quantizes:
             return torch.zeros(len(x), 1)
         moved = 3 * p.m * p.k / wide.figure("bandwidth")

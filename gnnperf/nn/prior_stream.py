@@ -23,6 +23,10 @@ STARTS: dict[str, Start] = {
     "row": Start(0.8, 0.5),
     "rows_per_sm": Start(8.0, 0.4),
     "special": Start(1.0, 0.4),
+    "norm_passes": Start(1.0, 0.5),
+    "softmax_passes": Start(1.5, 0.5),
+    "rows_resident": Start(8.0, 0.4),
+    "resident_width": Start(0.6, 0.3),
     "power": Start(5.0, 0.3),
     "power_exponent": Start(0.3, 0.3),
     "power_clock": Start(0.5, 0.1),
@@ -45,14 +49,16 @@ BY_FAMILY: dict[str, tuple[float, float]] = {
     "call": (25.0, 0.6),
 }
 """Coefficients that every family has of its own: start and deviation of the logarithm."""
+PERSISTENT_SOFTMAX = 1024
+"""PyTorch's softmax holds rows up to this length in registers (SoftMax.cu, persistent softmax)"""
 _ROWWISE = ("norm", "softmax")
 
 
 class StreamPrior(Prior):
     """T = launches + p-norm(bytes over bandwidth, work over peak, exponentials, rows in waves)."""
 
-    def __init__(self, devices: int, variants: int, cpu: bool = False) -> None:
-        super().__init__(CPU_STARTS if cpu else STARTS, devices, variants)
+    def __init__(self, devices: int, parents: tuple[int, ...], cpu: bool = False) -> None:
+        super().__init__(CPU_STARTS if cpu else STARTS, devices, parents)
         count = len(family_names())
         self.by_family = nn.ParameterDict(
             {n: nn.Parameter(torch.full((count,), math.log(v))) for n, (v, _) in BY_FAMILY.items()}
@@ -79,6 +85,9 @@ class StreamPrior(Prior):
         busy = moved / (sms * self.value(x, "bytes_per_sm"))
         active = busy / (1 + busy)
         memory = (moved * (1 - hit) / rate + moved * hit / cache_rate) / active.clamp(min=1e-3)
+        again = self._read_again(x)
+        kept = self._kept(x)
+        memory = memory + again * (1 - kept) / rate
         work = x.flops / (x.peak * own["work"] * effect["compute"])
         limit = throttle(self, x, effect["power"])
         slow = 1 + (limit - 1) * work / (work + self.value(x, "power_time"))
@@ -98,6 +107,22 @@ class StreamPrior(Prior):
         rowwise = self._is_rowwise(x) & (x.family == self.rowwise[1])
         elements = x.dims[:, 0] * torch.where(rowwise, x.dims[:, 1], x.dims[:, 6])
         return torch.where(rowwise | (x.family == self.elementwise), elements, 0.0)
+
+    def _read_again(self, x: Inputs) -> Tensor:
+        """Bytes that a row's kernel reads after the first pass (statistics first, then values).
+
+        Softmax keeps rows of up to 1,024 elements in registers; longer ones are read again.
+        """
+        long = (x.family == self.rowwise[1]) & (x.dims[:, 1] > PERSISTENT_SOFTMAX)
+        passes = torch.where(long, self.value(x, "softmax_passes"), 0.0)
+        norm = x.family == self.rowwise[0]
+        return x.read * torch.where(norm, self.value(x, "norm_passes"), passes)
+
+    def _kept(self, x: Inputs) -> Tensor:
+        """Share of those bytes that the cache still holds: the rows in flight against its size."""
+        in_flight = x.figure("sms") * self.value(x, "rows_resident") * x.dims[:, 1] * x.element
+        room = torch.log(x.figure("l2_bytes") / in_flight.clamp(min=1.0))
+        return torch.sigmoid(room / self.value(x, "resident_width"))
 
     def _is_rowwise(self, x: Inputs) -> Tensor:
         return (x.family == self.rowwise[0]) | (x.family == self.rowwise[1])

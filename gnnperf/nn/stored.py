@@ -79,7 +79,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             path=file,
             remedy="train it again with this version",
         )
-    return content
+    result: dict[str, Any] = content
+    return result
 
 
 def build(content: dict[str, Any]) -> KernelNetwork:

@@ -31,7 +31,7 @@ class PriorGroup:
     steps: int = 300
     batch_size: int = 2048
     learning_rate: float = 0.03
-    penalty: float = 3.0e-5
+    penalty: float = 2.0e-4
     """weight of the squared distance from the starting values"""
 
 
@@ -56,7 +56,7 @@ class TrainGroup:
     batch_size: int = 4096
     learning_rate: float = 2.0e-3
     weight_decay: float = 1.0e-2
-    noise: float = 0.1
+    noise: float = 0.2
     """deviation of the noise on standardized inputs"""
     shrink: float = 0.02
     """weight of the squared residual: what the data do not ask for is not added"""

@@ -6,7 +6,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -19,9 +19,12 @@ from torch import Tensor
 from gnnperf import __version__
 from gnnperf.checkpoint import save_checkpoint
 from gnnperf.data.datamodule import RowsModule
+from gnnperf.data.graphs import graph_rows, known_graphs
+from gnnperf.data.model_graphs import ModelGraph, load_graphs
 from gnnperf.data.rows import Batches, TrainRows, with_terms
 from gnnperf.data.samples import Samples, read_samples, table_files
 from gnnperf.errors import InputError
+from gnnperf.hardware import Hardware
 from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.model import Edges, KernelNetwork, ModelConfig
 from gnnperf.nn.prior import KINDS, AnalyticPrior, kind_of
@@ -36,6 +39,7 @@ from gnnperf.training.scores import (
     errors_of,
     figures,
     interval_factors,
+    model_errors,
     quantiles_by_slot,
 )
 
@@ -72,9 +76,13 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     inside = samples.of_groups(config.data.leave_out, inside=False)
     used = inside[~samples.held[inside]]
     network, x = _network(config, samples, used)
-    _prior_stage(config, folder, network.prior, x, samples, used, tell)
+    _prior_stage(_Run(config, folder, tell), network.prior, x, samples, used)
     features, slot, log_prior = with_terms(network, samples.rows, x)
     network.fit_scaling(features[used], slot[used])
+    measured = torch.from_numpy(samples.log_time)
+    error = measured - log_prior
+    network.fit_offsets(x.take(torch.from_numpy(used)), slot[used], error[used])
+    log_prior = log_prior + network.offsets(x, slot)
     safe = slot.clamp(min=0)
     scaled = network.standardize(features, safe)
     rows = TrainRows(
@@ -82,13 +90,19 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
         safe,
         log_prior,
         torch.arange(len(samples)),
-        torch.from_numpy(samples.log_time),
+        measured,
         torch.from_numpy(samples.weight),
         Edges.none(),
     )
     trained = used[slot[used].numpy() >= 0]
-    _residual_stage(config, folder, network, rows.take(torch.from_numpy(trained)), bar)
+    graphs = _graphs(config)
+    shown = [graph_rows(network, g, h) for g, h in graphs if h.name in network.config.devices]
+    batches = Batches(
+        rows.take(torch.from_numpy(trained)), shown, config.train.batch_size, config.seed
+    )
+    _residual_stage(config, folder, network, batches, bar)
     card = _score(config, folder, network, rows, samples, slot.numpy())
+    card["models"] = _score_models(config, folder, network, graphs)
     save_checkpoint(network, folder, card, config.plain())
     if config.output:
         target = Path(config.output)
@@ -96,6 +110,11 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
         for name in ("model.ckpt", "card.json", "card.md"):
             shutil.copyfile(folder / name, target / name)
     return folder
+
+
+def _graphs(config: TrainConfig) -> list[tuple[ModelGraph, Hardware]]:
+    files = [config.data.graphs] if config.data.graphs else []
+    return known_graphs([graph for file in files for graph in load_graphs(file)])
 
 
 def _check_groups(config: TrainConfig, samples: Samples) -> None:
@@ -136,17 +155,15 @@ def _balance(samples: Samples, rows: I64) -> Tensor:
     return torch.from_numpy((samples.weight[rows] / np.sqrt(count[place])).astype(np.float32))
 
 
-def _prior_stage(
-    config: TrainConfig,
-    folder: Path,
-    prior: AnalyticPrior,
-    x: Inputs,
-    samples: Samples,
-    used: I64,
-    tell: Tell,
-) -> None:
+class _Run(NamedTuple):
+    config: TrainConfig
+    folder: Path
+    tell: Tell
+
+
+def _prior_stage(run: _Run, prior: AnalyticPrior, x: Inputs, samples: Samples, used: I64) -> None:
     """Fit the prior, or read it where an interrupted run had fitted it."""
-    saved = folder / "prior.pt"
+    config, saved = run.config, run.folder / "prior.pt"
     if saved.exists():
         prior.load_state_dict(torch.load(saved, weights_only=True))
         return
@@ -154,20 +171,18 @@ def _prior_stage(
     fit_prior(
         prior,
         x.take(index),
-        torch.from_numpy(samples.log_time)[index],
-        _balance(samples, used),
+        (torch.from_numpy(samples.log_time)[index], _balance(samples, used)),
         config.prior,
         config.seed,
-        lambda done, total: tell("prior", done, total),
+        lambda done, total: run.tell("prior", done, total),
     )
     torch.save(prior.state_dict(), saved)
 
 
 def _residual_stage(
-    config: TrainConfig, folder: Path, network: KernelNetwork, rows: TrainRows, bar: bool
+    config: TrainConfig, folder: Path, network: KernelNetwork, batches: Batches, bar: bool
 ) -> None:
     """Train the residual networks; resumes from last.ckpt."""
-    batches = Batches(rows, [], config.train.batch_size, config.seed)
     module = ResidualModule(network, config.train, config.train.epochs * len(batches))
     last = folder / "last.ckpt"
     keep = ModelCheckpoint(folder, save_top_k=0, save_last=True, every_n_epochs=1)
@@ -257,9 +272,27 @@ def _score(
     }
 
 
+def _score_models(
+    config: TrainConfig,
+    folder: Path,
+    network: KernelNetwork,
+    graphs: list[tuple[ModelGraph, Hardware]],
+) -> list[dict[str, Any]]:
+    """Errors of the ops of models on devices that were left out, with and without messages."""
+    outside = [(g, h) for g, h in graphs if h.group in config.data.leave_out]
+    found = model_errors(network, outside)
+    scores = json.loads((folder / "scores.json").read_text()) | {"models": found}
+    (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
+    if not config.intervals:
+        return found
+    joined = json.loads((Path(config.intervals) / "scores.json").read_text())
+    return list(joined["models"])
+
+
 def _scored(samples: Samples, rows: I64) -> I64:
     long = np.exp(samples.log_time[rows]) >= SHORT_US
-    return rows[long | (samples.rows.launch_included[rows] == 0)]
+    chosen: I64 = rows[long | (samples.rows.launch_included[rows] == 0)]
+    return chosen
 
 
 def _by_cell(

@@ -35,7 +35,9 @@ def leave_each_out(config: TrainConfig, tell: Callable[[str], Tell], bar: bool =
         raise InputError("holds the runs of another config", path=base, remedy="name another run")
     saved.write_text(yaml.safe_dump(config.plain(), sort_keys=False))
     samples = read_samples(config.data.path, 50, config.seed)
-    joined: dict[str, list[object]] = {"quantiles": [], "left_out": [], "unseen_shapes": []}
+    joined: dict[str, list[object]] = {
+        name: [] for name in ("quantiles", "left_out", "unseen_shapes", "models")
+    }
     for group in samples.groups:
         place = base / group
         if not (place / "model.ckpt").exists():

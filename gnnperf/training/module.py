@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gnnperf.data.rows import of_owners
 from gnnperf.nn.model import KernelNetwork
 from gnnperf.nn.network import ResidualNetwork
 from gnnperf.training.config import TrainGroup
@@ -27,7 +28,7 @@ class ResidualModule(pl.LightningModule):
     def training_step(self, batch: Data, index: int) -> Tensor:
         """Sum over the networks of the weighted loss."""
         losses = [self._loss(net, batch) for net in (*self.network.members, self.network.edge_free)]
-        loss = torch.stack(losses).sum()
+        loss: Tensor = torch.stack(losses).sum()
         self.log("loss", losses[0].detach(), prog_bar=True, batch_size=len(batch.slot))
         self.log("loss_edge_free", losses[-1].detach(), batch_size=len(batch.slot))
         return loss
@@ -40,11 +41,11 @@ class ResidualModule(pl.LightningModule):
         fit = torch.sqrt(error**2 + SMOOTH**2)
         width = error.detach().abs() / spread + torch.log(spread)
         total = batch.weight.sum()
-        return (batch.weight * (fit + 0.1 * width)).sum() / total + self.settings.shrink * (
-            residual**2
-        ).mean()
+        loss: Tensor = (batch.weight * (fit + 0.1 * width)).sum() / total
+        loss = loss + self.settings.shrink * (residual**2).mean()
+        return loss
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Any:  # noqa: ANN401
         """AdamW with one cycle over the whole run."""
         chosen = [p for p in self.network.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(
@@ -57,15 +58,3 @@ class ResidualModule(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
-
-
-def of_owners(batch: Data, residual: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
-    """Log time [m] and spread [m] of the measured times from their rows [n]."""
-    m = len(batch.log_time)
-    log_time = batch.log_prior + residual
-    if len(log_time) == m:
-        return log_time, spread
-    time = torch.exp(log_time)
-    total = torch.zeros(m).index_add(0, batch.owner, time).clamp(min=1e-6)
-    width = torch.zeros(m).index_add(0, batch.owner, time * spread) / total
-    return torch.log(total), width.clamp(min=1e-3)

@@ -1,5 +1,6 @@
 """Errors on rows that were not trained on, and the intervals that they justify."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnperf.data.rows import TrainRows
+from gnnperf.data.graphs import graph_rows
+from gnnperf.data.model_graphs import ModelGraph
+from gnnperf.data.rows import TrainRows, of_owners
+from gnnperf.hardware import Hardware
 from gnnperf.nn.model import KernelNetwork
 
 F32 = NDArray[np.float32]
@@ -42,6 +46,40 @@ def errors_of(network: KernelNetwork, rows: TrainRows) -> Errors:
             ):
                 place.append(value.numpy())
     return Errors(*(np.concatenate(p) if p else np.zeros(0, np.float32) for p in parts))
+
+
+def model_errors(
+    network: KernelNetwork, graphs: Sequence[tuple[ModelGraph, Hardware]]
+) -> list[dict[str, Any]]:
+    """Median error of the ops of labelled models by device and family, each op as one time.
+
+    Args:
+        network: Trained without the devices of the graphs.
+        graphs: Labelled models and their device.
+    """
+    found: dict[tuple[str, str], list[F32]] = {}
+    network.eval()
+    for graph, hardware in graphs:
+        rows = graph_rows(network, graph, hardware)
+        data = rows.data()
+        with torch.inference_mode():
+            errors = [rows.log_prior * 0]
+            for edge_free in (True, False):
+                r, _ = network.residuals(rows.features, rows.slot, rows.edges, edge_free)
+                errors.append(r)
+            by_op = torch.stack([of_owners(data, r, r)[0] - rows.log_time for r in errors]).numpy()
+        for label in set(graph.labels) - {""}:
+            chosen = np.array([name == label for name in graph.labels])
+            chosen &= graph.duration_us >= SHORT_US
+            if chosen.any():
+                found.setdefault((hardware.name, label), []).append(by_op[:, chosen])
+    result = []
+    for (device, label), parts in sorted(found.items()):
+        prior, edge_free, messages = np.concatenate(parts, axis=1)
+        values = {"prior": prior, "edge_free": edge_free, "network": messages}
+        medians = {name: median_ape(v) for name, v in values.items()}
+        result.append({"device": device, "label": label, "n": len(prior), **medians})
+    return result
 
 
 def median_ape(error: F32) -> float:

@@ -1,0 +1,140 @@
+"""The network: equal to its prior before training, bounded, blind without edges, monotone."""
+
+import numpy as np
+import pytest
+import torch
+
+from gnnperf.features import FEATURES, Measurement, make_rows, ratios
+from gnnperf.graph import dtype_index
+from gnnperf.hardware import get_hardware
+from gnnperf.nn.inputs import Inputs
+from gnnperf.nn.model import Edges, KernelNetwork, ModelConfig
+from gnnperf.nn.network import NetworkShape, ResidualNetwork
+from gnnperf.nn.predict import RowEdges
+from gnnperf.nn.prior import KINDS, kind_of
+from gnnperf.ops import FAMILIES, MAX_DIMS, OpBatch, family_index, family_names
+
+GENERIC = {"gemm": (1, 512, 1024, 768), "attention": (4, 16, 4, 512, 512, 64, 64, 1, 0, 1)}
+GENERIC |= {"conv": (8, 64, 64, 56, 56, 3, 3, 1, 1, 1, 1, 1, 1, 1), "norm": (2048, 1024)}
+GENERIC |= {"moe": (256, 4096, 1536, 64, 4, 1, 1, 0, 1), "softmax": (4096, 1024)}
+GENERIC |= {"moe_gemm": (256, 4096, 1536, 64, 4, 3072, 4096)}
+
+
+def every_family(dtype: str = "float16") -> OpBatch:
+    names = family_names()
+    dims = np.zeros((len(names), MAX_DIMS))
+    for i, name in enumerate(names):
+        values = GENERIC.get(name, (1e6,) * len(FAMILIES[name].dims))
+        dims[i, : len(values)] = values
+    types = np.full(len(names), dtype_index(dtype), np.int8)
+    known = np.ones(len(names), np.bool_)
+    return OpBatch(np.arange(len(names), dtype=np.int16), dims, types, known)
+
+
+def inputs(batch: OpBatch, device: str) -> tuple[Inputs, torch.Tensor]:
+    how = Measurement.same(len(batch), launch_included=False, in_model=False)
+    rows = make_rows(batch, [get_hardware(device)], np.zeros(len(batch), np.int64), how)
+    return Inputs.of(rows, np.array([-1])), torch.from_numpy(ratios(rows))
+
+
+def scaled_network(slots: tuple[str, ...]) -> KernelNetwork:
+    torch.manual_seed(0)
+    network = KernelNetwork(ModelConfig(("l4",), ("neusight:pytorch:any",), slots, hidden=16))
+    network.mean.zero_()
+    network.deviation.fill_(1.0)
+    return network.eval()
+
+
+@pytest.mark.parametrize("device", ["h100-sxm", "t4", "mi210", "cpu", "rtx-pro-6000-server"])
+def test_untrained_network_equals_its_prior_on_every_family(device: str) -> None:
+    x, generic = inputs(every_family(), device)
+    slots = tuple(
+        f"{KINDS[k]}/{family_names()[f]}"
+        for k, f in zip(kind_of(x).tolist(), x.family.tolist(), strict=True)
+    )
+    log_time, half, terms = scaled_network(slots)(x, generic, Edges.none())
+    assert torch.isfinite(terms).all()
+    assert torch.equal(log_time, terms[:, 0])
+    assert (half > 0).all()
+    assert (log_time > -1).all()
+
+
+def test_prior_grows_with_the_work() -> None:
+    network = scaled_network(())
+    for family, column in (("gemm", 1), ("norm", 0), ("attention", 0), ("moe", 0)):
+        times = []
+        for factor in (1, 8, 64):
+            batch = every_family()
+            batch.dims[family_index(family), column] *= factor
+            x, generic = inputs(batch, "h100-sxm")
+            log_time, _, _ = network(x, generic, Edges.none())
+            times.append(log_time[family_index(family)].item())
+        assert times[0] < times[1] < times[2], family
+
+
+def test_prior_stays_above_the_roofline_of_a_large_product() -> None:
+    batch = every_family("bfloat16")
+    batch.dims[family_index("gemm"), :4] = 1, 8192, 8192, 8192
+    x, generic = inputs(batch, "a100-sxm-80gb")
+    time = scaled_network(())(x, generic, Edges.none())[0][family_index("gemm")].exp().item()
+    roof = 2 * 8192**3 / 312e6
+    assert roof < time < 2 * roof
+
+
+def test_residual_is_bounded_and_edges_matter_only_where_they_are() -> None:
+    torch.manual_seed(0)
+    net = ResidualNetwork(NetworkShape(len(FEATURES), 2, hidden=16, dropout=0.0)).eval()
+    with torch.no_grad():
+        net.residual.normal_(0, 5)
+    features, slot = torch.randn(6, len(FEATURES)), torch.tensor([0, 1, 0, 1, 0, 1])
+    none = Edges.none()
+    alone, _ = net(features, slot, none.index, none.kind)
+    assert alone.abs().max() <= 0.6
+    edges = RowEdges(np.array([0]), np.array([1]), np.array([False])).tensors()
+    joined, _ = net(features, slot, edges.index, edges.kind)
+    assert not torch.equal(joined[:2], alone[:2])
+    assert torch.equal(joined[2:], alone[2:])
+
+
+def test_direction_and_type_of_an_edge_matter() -> None:
+    torch.manual_seed(0)
+    net = ResidualNetwork(NetworkShape(len(FEATURES), 1, hidden=16, dropout=0.0)).eval()
+    with torch.no_grad():
+        net.residual.normal_()
+    features, slot = torch.randn(2, len(FEATURES)), torch.zeros(2, dtype=torch.int64)
+
+    def first(source: int, destination: int, data: bool) -> torch.Tensor:
+        e = RowEdges(np.array([source]), np.array([destination]), np.array([data])).tensors()
+        return net(features, slot, e.index, e.kind)[0]
+
+    forward = first(0, 1, False)
+    assert not torch.allclose(forward, first(1, 0, False))
+    assert not torch.allclose(forward, first(0, 1, True))
+
+
+def test_relabelling_rows_changes_nothing() -> None:
+    torch.manual_seed(0)
+    net = ResidualNetwork(NetworkShape(len(FEATURES), 1, hidden=16, dropout=0.0)).eval()
+    with torch.no_grad():
+        net.residual.normal_()
+    features, slot = torch.randn(5, len(FEATURES)), torch.zeros(5, dtype=torch.int64)
+    source, destination = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 4])
+    order = np.array([3, 1, 4, 0, 2])
+    place = np.argsort(order)
+    data = np.array([True, False, True, False])
+    a = RowEdges(source, destination, data).tensors()
+    b = RowEdges(place[source], place[destination], data).tensors()
+    plain, _ = net(features, slot, a.index, a.kind)
+    moved, _ = net(features[order], slot, b.index, b.kind)
+    assert torch.allclose(moved, plain[order], atol=1e-5)
+
+
+def test_edge_free_twin_ignores_edges() -> None:
+    net = ResidualNetwork(NetworkShape(len(FEATURES), 1, hidden=16, edges=False)).eval()
+    with torch.no_grad():
+        net.residual.normal_()
+    features, slot = torch.randn(3, len(FEATURES)), torch.zeros(3, dtype=torch.int64)
+    edges = RowEdges(np.array([0]), np.array([1]), np.array([True])).tensors()
+    none = Edges.none()
+    alone, _ = net(features, slot, none.index, none.kind)
+    assert torch.equal(alone, net(features, slot, edges.index, edges.kind)[0])
