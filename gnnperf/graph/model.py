@@ -221,7 +221,9 @@ class ExecutionGraph:
 
     def is_kind(self, *kinds: NodeKind) -> Bool:
         """[n] whether each node is of one of the kinds."""
-        return np.isin(self.nodes.kind, np.array(kinds, dtype=np.uint8))
+        wanted = np.zeros(256, np.bool_)
+        wanted[list(kinds)] = True
+        return wanted[self.nodes.kind]
 
     @property
     def device_nodes(self) -> I64:
