@@ -81,7 +81,6 @@ def stream_order(graph: ExecutionGraph) -> I64:
     """
     nodes = graph.nodes
     device = graph.device_nodes
-    device = device[np.isfinite(nodes.duration_us[device])]
     device = device[np.lexsort((nodes.start_us[device], nodes.lane[device]))]
     launch = nodes.launch[device]
     known = np.where(launch >= 0, np.arange(len(device)), 0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gnnperf.errors import GnnperfError
 from gnnperf.graph import ExecutionGraph, Job, NodeKind, Rendezvous
+from gnnperf.timeline.hostless import HostDefaults
 from gnnperf.timeline.replay import RULES, Result, run, schedule_of, typical_step
 
 
@@ -198,6 +199,17 @@ def test_work_without_a_duration_is_refused_until_one_is_given(programs: SimpleN
         run(step)
     given = np.array([np.nan, np.nan, 700.0, np.nan])
     assert run(step, [given]).iteration_us == pytest.approx(1200 + 2 * 1.2)
+
+
+def test_a_launched_work_without_a_duration_is_refused_too(programs: SimpleNamespace) -> None:
+    make = programs.Instruction
+    graph = programs.record([make("launch", 5.0), make("launch", 500.0)])
+    graph.nodes.duration_us[3] = np.nan
+    step = schedule_of(Job((graph,)))
+    with pytest.raises(GnnperfError, match="the first: kernel"):
+        run(step)
+    given = np.array([np.nan, np.nan, np.nan, 700.0])
+    assert run(step, [given]).iteration_us == pytest.approx(705 + 2 * 1.2, abs=0.1)
 
 
 def test_a_step_on_the_cpu_is_its_leaf_ops_and_the_gaps_between(
