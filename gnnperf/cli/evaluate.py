@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--leave-out",
         metavar="GROUP",
         help="score only this group of devices (or a device's group), by a network that was "
-        "trained without it",
+        "trained without it; `each`: every row by the network that never saw its group",
     )
     parser.add_argument("--engine", choices=("gnn", "analytic"), default="gnn")
     parser.add_argument(

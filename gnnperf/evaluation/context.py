@@ -9,7 +9,9 @@ from gnnperf.api.predictor import Predictor
 from gnnperf.data.importers import ImportReport
 from gnnperf.data.splits import device_group
 from gnnperf.evaluation.kernel_models import AnalyticKernels, KernelPredictor
+from gnnperf.evaluation.networks import EACH, Networks
 from gnnperf.evaluation.scores import IterationScore, KernelScores
+from gnnperf.hardware import Hardware
 
 SHORT_US = 50.0
 """Rows of a GPU timed with their launch and shorter than this show the host, not the kernel."""
@@ -22,7 +24,8 @@ class Settings:
     engine: str = "gnn"
     checkpoint: Path | None = None
     leave_out: str | None = None
-    """group of devices: only its rows are scored, by a network that never saw them"""
+    """group of devices: only its rows are scored, by a network that never saw them; `each`: all
+    rows, each by the network that never saw its group"""
     limit: int | None = None
     """at most that many rows of each table, drawn evenly"""
     split: str | None = None
@@ -36,12 +39,15 @@ class Context:
     """One run of `evaluate`."""
 
     settings: Settings
-    predictor: Predictor
+    predictor_of: Callable[[Hardware], Predictor]
+    """what predicts steps on a device"""
     kernels: KernelPredictor
     mlp: KernelPredictor | None = None
     """an edge-free network of the same size, where the checkpoint holds one"""
     seen_devices: frozenset[str] | None = None
     """devices that the network was trained on; None for formulas"""
+    networks: Networks | None = None
+    """None for formulas"""
     analytic: KernelPredictor = field(default_factory=AnalyticKernels)
     tell: Callable[[str, int], None] = lambda what, rows: None
     """called with what is being scored and the rows that are done"""
@@ -61,4 +67,4 @@ class Context:
     def wants(self, device: str) -> bool:
         """Whether a device's rows are scored: all, or those of the group left out."""
         left_out = self.settings.leave_out
-        return left_out is None or device_group(device) == left_out
+        return left_out in (None, EACH) or device_group(device) == left_out

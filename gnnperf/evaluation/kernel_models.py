@@ -1,19 +1,19 @@
 """What predicts the time of kernels for `evaluate`: formulas or a network, behind one protocol."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from gnnperf.analytic import device_time
 from gnnperf.api.engines import ANALYTIC_SPREAD
+from gnnperf.api.predictor import Predictor
 from gnnperf.data.model_graphs import PieceEdges
+from gnnperf.errors import InputError
 from gnnperf.evaluation.scores import F64
 from gnnperf.hardware import Hardware
 from gnnperf.ops import OpBatch
-
-if TYPE_CHECKING:
-    from gnnperf.nn.predict import KernelModel
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class AnalyticKernels:
 
 
 class NetworkKernels:
-    """A trained network; edges reach it only if it was trained on graphs."""
+    """Trained networks, by device; edges reach only one that was trained on graphs."""
 
-    def __init__(self, model: "KernelModel") -> None:
-        self.model = model
-        data = model.card.get("config", {}).get("data", {})
-        self.reads_edges = bool(data.get("graphs") or data.get("synthetic"))
+    def __init__(
+        self, predictor_of: Callable[[Hardware], Predictor], *, edge_free: bool = False
+    ) -> None:
+        self.predictor_of, self.edge_free = predictor_of, edge_free
 
     def predict(
         self, batch: OpBatch, hardware: Hardware, how: How, edges: PieceEdges | None = None
@@ -72,10 +72,14 @@ class NetworkKernels:
         """See `KernelPredictor`."""
         from gnnperf.nn.predict import RowEdges
 
+        model = self.predictor_of(hardware).model
+        if model is None:
+            raise InputError("the checkpoint holds no network of kernels")
+        data = model.card.get("config", {}).get("data", {})
         joined = None
-        if edges is not None and self.reads_edges:
+        if edges is not None and (data.get("graphs") or data.get("synthetic")):
             joined = RowEdges(edges.source, edges.destination, edges.data)
-        found = self.model.predict(
+        found = (model.without_edges() if self.edge_free else model).predict(
             batch,
             hardware,
             edges=joined,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.api.predictor import Predictor, default_checkpoint
+from gnnperf.api.predictor import Predictor
 from gnnperf.data.splits import device_group, known_group
 from gnnperf.data.tables import KERNEL_TABLE, MODEL_OP
-from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context, Settings
 from gnnperf.evaluation.kernel_models import AnalyticKernels, NetworkKernels
 from gnnperf.evaluation.kinds import kind_of
+from gnnperf.evaluation.networks import EACH, Networks, seen_by
 from gnnperf.evaluation.scores import COVERAGE, Errors, figures, iteration_figures, median_ape
 
 SOURCES = (KERNEL_TABLE, MODEL_OP)
@@ -62,46 +62,25 @@ def evaluate(
 
 
 def _context(settings: Settings) -> Context:
-    if settings.leave_out is not None:
-        settings = replace(settings, leave_out=known_group(settings.leave_out))
-    if settings.engine == "analytic":
-        return Context(settings, Predictor.of_engine("analytic"), AnalyticKernels())
-    predictor = _network(settings)
-    model = predictor.model
-    if model is None:
-        raise InputError("the checkpoint holds no network of kernels")
-    mlp = NetworkKernels(model.without_edges())
-    seen = frozenset(model.network.config.devices)
-    return Context(settings, predictor, NetworkKernels(model), mlp, seen_devices=seen)
-
-
-def _network(settings: Settings) -> Predictor:
-    """The network asked for; with a group left out, one that was trained without it.
-
-    That is the checkpoint itself if it never saw the group, else `without-GROUP` beside it.
-    """
-    place = settings.checkpoint or default_checkpoint()
     group = settings.leave_out
-    predictor = Predictor.load(place)
-    if group is None or group not in _seen_groups(predictor):
-        return predictor
-    folder = place if place.is_dir() else place.parent
-    other = folder / f"without-{group}"
-    if other.is_dir():
-        predictor = Predictor.load(other)
-        if group not in _seen_groups(predictor):
-            return predictor
-    raise InputError(
-        f"was trained on the group {group}, and {other.name} beside it holds no other",
-        path=place,
-        remedy=f"train one with `data: {{leave_out: [{group}]}}` and give it by --checkpoint",
+    if group is not None and group != EACH:
+        group = known_group(group)
+        settings = replace(settings, leave_out=group)
+    if settings.engine == "analytic":
+        formulas = Predictor.of_engine("analytic")
+        return Context(settings, lambda hardware: formulas, AnalyticKernels())
+    networks = Networks(settings.checkpoint, group)
+    if group != EACH:  # a checkpoint that cannot be used is refused before anything is read
+        networks.without(group or "")
+    seen = () if group == EACH else seen_by(networks.without(group or ""))
+    return Context(
+        settings,
+        networks.of,
+        NetworkKernels(networks.of),
+        NetworkKernels(networks.of, edge_free=True),
+        seen_devices=frozenset(seen),
+        networks=networks,
     )
-
-
-def _seen_groups(predictor: Predictor) -> set[str]:
-    model = predictor.model
-    devices = () if model is None else model.network.config.devices
-    return {device_group(device) for device in devices}
 
 
 def kernel_entries(context: Context) -> list[dict[str, Any]]:
@@ -118,11 +97,9 @@ def kernel_entries(context: Context) -> list[dict[str, Any]]:
 
 def _summary(context: Context, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     settings = context.settings
-    model = context.predictor.model
     return {
         "engine": settings.engine,
-        "checkpoint": None if model is None else model.identity,
-        "reads_edges": getattr(context.kernels, "reads_edges", False),
+        "checkpoint": None if context.networks is None else context.networks.identity(),
         "leave_out": settings.leave_out,
         "split": settings.split,
         "seen_devices": None if context.seen_devices is None else sorted(context.seen_devices),

@@ -55,7 +55,10 @@ def _score(path: Path, context: Context) -> None:
         if hardware is None:
             context.unscored[f"device {device} is not in the catalogue"] += len(graphs)
         elif context.wants(hardware.name):
-            _score_graphs(graphs, hardware, context)
+            try:
+                _score_graphs(graphs, hardware, context)
+            except InputError as why:  # no network without its group: the rest is scored
+                context.unscored[str(why)] += len(graphs)
     plans = read_plans(path)
     peers = {meta.id: meta.peers_us for meta, _ in plans}
     score_plans([row for _, row in plans], "neusight, several GPUs", context, peers)

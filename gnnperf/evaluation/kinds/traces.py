@@ -36,7 +36,7 @@ def score_job(job: Job, name: str, measured_us: float, data: str, context: Conte
         return
     if hardware.kind == "gpu":
         _score_kernels(job, context)
-    found = context.predictor.predict(job, hardware).iteration_time_us
+    found = context.predictor_of(hardware).predict(job, hardware).iteration_time_us
     analytic = Predictor.of_engine("analytic").predict(job, hardware).iteration_time_us
     context.iterations.append(
         IterationScore(

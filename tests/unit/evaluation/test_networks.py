@@ -10,7 +10,7 @@ import pytest
 
 from gnnperf.api.predictor import Predictor
 from gnnperf.data.model_graphs import PieceEdges
-from gnnperf.data.tables import family_dims
+from gnnperf.data.tables import Names, family_dims, make_table, save_table
 from gnnperf.errors import InputError
 from gnnperf.evaluation import Settings, evaluate
 from gnnperf.evaluation.kernel_models import How, NetworkKernels
@@ -51,7 +51,8 @@ def test_edges_reach_only_a_network_that_was_trained_on_graphs(data: dict[str, s
     stand_in = Network(card={"config": {"data": data}})
     edges = PieceEdges(np.array([0]), np.array([1]), np.array([True]))
     how = How("neusight", "pytorch", "eager", launch_included=True, in_model=True)
-    found = NetworkKernels(stand_in).predict(batch(), get_hardware("l4"), how, edges)  # type: ignore[arg-type]
+    kernels = NetworkKernels(lambda hardware: Predictor(None, stand_in))  # type: ignore[arg-type]
+    found = kernels.predict(batch(), get_hardware("l4"), how, edges)
     assert found.time_us.tolist() == [7, 7]
     (asked,) = stand_in.asked
     assert (asked.pop("edges") is not None) == bool(data)
@@ -82,20 +83,50 @@ def test_a_group_left_out_needs_a_network_that_never_saw_it(
 ) -> None:
     place = tmp_path / "default"
     place.mkdir()
+    (place / "model.ckpt").touch()
     load_by_folder(
         monkeypatch,
-        {"default": ("a100-pcie-40gb", "t4"), "without-a100": ("t4",), "without-t4": ("t4",)},
+        {"default": ("a100-pcie-40gb", "t4"), "a100": ("t4",), "t4": ("t4",)},
     )
     settings = Settings(checkpoint=place, leave_out="a100-sxm-80gb")
-    with pytest.raises(InputError, match=r"was trained on the group a100.*leave_out: \[a100\]"):
+    with pytest.raises(InputError, match=r"without the group a100.*--leave-out a100"):
         evaluate([sweeps(tmp_path)], settings)
-    (place / "without-a100").mkdir()
+    (place / "a100").mkdir()
     found = evaluate([sweeps(tmp_path)], settings)
     assert found.summary["seen_devices"] == ["t4"]
     assert found.kernels[0]["seen"] is False
-    (place / "without-t4").mkdir()  # that one saw it all the same
-    with pytest.raises(InputError, match="was trained on the group t4"):
+    (place / "t4").mkdir()  # that one saw it all the same
+    with pytest.raises(InputError, match="without the group t4"):
         evaluate([sweeps(tmp_path)], Settings(checkpoint=place, leave_out="t4"))
+
+
+def test_each_row_by_the_network_that_never_saw_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group in ("a100", "t4"):
+        (tmp_path / "loo" / group).mkdir(parents=True)
+    load_by_folder(monkeypatch, {"a100": ("t4",), "t4": ("a100-sxm-80gb",)})
+    table = make_table(
+        np.array([70.0, 7.0, 7.0]),
+        family_dims("softmax", 3, rows=8, cols=8),
+        peers={},
+        device=Names.of(["a100-pcie-40gb", "t4", "l4"]),
+        family="softmax",
+        label="softmax",
+        dtype="float32",
+        source="own",
+        launch_included=False,
+        row=np.arange(3),
+        origin="kernel table",
+    )
+    path = save_table(table, tmp_path / "k.parquet")
+    found = evaluate([path], Settings(checkpoint=tmp_path / "loo", leave_out="each"))
+    assert {k["device"]: (k["mape"], k["seen"]) for k in found.kernels} == {
+        "a100-pcie-40gb": (90, False),
+        "t4": (0, False),
+    }
+    (why,) = found.summary["left_out"]
+    assert "without the group l4" in why
 
 
 def test_what_a_network_saw_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
