@@ -71,7 +71,7 @@ class NetworkEngine:
         found = self.model.predict(
             described.batch,
             hardware,
-            edges=row_edges(graph, described),
+            edges=row_edges(graph, described) if self.model.uses_edges else None,
             framework="pytorch",
             launch_included=on_host,
             in_model=on_host,

@@ -32,10 +32,11 @@ def chosen_step(paths: Sequence[Path], step: int | None = None) -> Job:
 
 def recorded_time(paths: Sequence[Path], job: Job) -> tuple[float, str] | None:
     """The time of the step without a profiler, where the trace is an own recording that has it."""
-    if len(paths) == 1:
-        found = measured_of(paths[0])
-        if found is not None:
-            return found.median_us, "median of runs without a profiler"
+    folders = {path.parent for path in paths}
+    recorded = paths[0] if len(paths) == 1 else folders.pop() if len(folders) == 1 else None
+    found = None if recorded is None else measured_of(recorded)
+    if found is not None:
+        return found.median_us, "median of runs without a profiler"
     times = [g.meta.unprofiled_step_us for g in job.graphs]
     known = [t for t in times if np.isfinite(t)]
     return (float(np.median(known)), "without a profiler") if known else None

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.errors import InputError
-from gnnperf.graph import Job
+from gnnperf.graph import ExecutionGraph, Job
+from gnnperf.graph.model import NONE
 from gnnperf.hardware import Hardware, find_hardware, get_hardware
 from gnnperf.ops.lower import lower
 
@@ -49,9 +50,14 @@ def place(job: Job, hardware: str | Hardware | None) -> Placement:
         raise InputError(f"a trace of a GPU cannot be put on {target.name}", remedy="choose a GPU")
     if on_device or target.kind == "cpu":
         return Placement(job, own, target, target.name, moved, ())
-    lowered = tuple(g if len(g.device_nodes) else lower(g) for g in job.graphs)
-    note = "recorded without a GPU: its leaf ops with shapes became device work"
-    return Placement(replace(job, graphs=lowered), own, target, target.name, moved, (note,))
+    lowered = tuple(
+        g if len(g.device_nodes) else lower(_of_world(g, len(job.ranks))) for g in job.graphs
+    )
+    notes = ["recorded without a GPU: its leaf ops with shapes became device work"]
+    unsized = sum(int((g.collectives.group_size == NONE).sum()) for g in lowered)
+    if unsized:
+        notes.append(f"assumed: a whole node as the group of {unsized} collectives of unknown size")
+    return Placement(replace(job, graphs=lowered), own, target, target.name, moved, tuple(notes))
 
 
 def replayed(job: Job, hardware: str | Hardware | None) -> Placement:
@@ -75,6 +81,13 @@ def replayed(job: Job, hardware: str | Hardware | None) -> Placement:
         )
     label = own.name if own is not None else _told(job)
     return Placement(job, own, own, label, False, ())
+
+
+def _of_world(graph: ExecutionGraph, ranks: int) -> ExecutionGraph:
+    """The graph with no fewer ranks in its world than the job has."""
+    if graph.meta.world_size >= ranks:
+        return graph
+    return replace(graph, meta=replace(graph.meta, world_size=ranks))
 
 
 def _own_hardware(job: Job) -> Hardware | None:

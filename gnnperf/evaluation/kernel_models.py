@@ -75,9 +75,8 @@ class NetworkKernels:
         model = self.predictor_of(hardware).model
         if model is None:
             raise InputError("the checkpoint holds no network of kernels")
-        data = model.card.get("config", {}).get("data", {})
         joined = None
-        if edges is not None and (data.get("graphs") or data.get("synthetic")):
+        if edges is not None and model.uses_edges:
             joined = RowEdges(edges.source, edges.destination, edges.data)
         found = (model.without_edges() if self.edge_free else model).predict(
             batch,

@@ -78,7 +78,13 @@ class KernelModel:
         """
         content = read_checkpoint(path)
         head = content["gnnperf"]
-        return KernelModel(build(content), identity(path), head.get("card", {}))
+        return KernelModel(build(content, path), identity(path), head.get("card", {}))
+
+    @property
+    def uses_edges(self) -> bool:
+        """Whether it was trained on graphs; the messages of others mean nothing."""
+        data = self.card.get("config", {}).get("data", {})
+        return bool(data.get("graphs") or data.get("synthetic"))
 
     def calibrated(self, path: str | Path) -> "KernelModel":
         """The model with a file of `gnnperf calibrate`; raises InputError."""

@@ -83,8 +83,12 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     return result
 
 
-def build(content: dict[str, Any]) -> KernelNetwork:
-    """The network of a checkpoint, ready to predict."""
+def build(content: dict[str, Any], path: str | Path = "") -> KernelNetwork:
+    """The network of a checkpoint, ready to predict.
+
+    Raises:
+        InputError: The file's weights are not those of this version's network.
+    """
     network = KernelNetwork(ModelConfig.of(content["gnnperf"]["model"]))
     prefix = "network."
     weights = {
@@ -92,7 +96,14 @@ def build(content: dict[str, Any]) -> KernelNetwork:
         for name, value in content["state_dict"].items()
         if name.startswith(prefix)
     }
-    network.load_state_dict(weights)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as why:
+        raise InputError(
+            "its weights are not those of this version's network",
+            path=path or None,
+            remedy="train it again with this version",
+        ) from why
     return network.eval()
 
 

@@ -182,13 +182,13 @@ def _waiting(nodes: Nodes, compute: I64, talk: I64) -> I64:
 def _collectives(
     graph: ExecutionGraph, device: I64, nodes: Nodes, strings: list[str]
 ) -> Collectives:
-    """Rows for the new communication nodes: kind by name, bytes by tensors, all ranks."""
+    """Rows for the new communication nodes: kind by name, bytes by tensors, all known ranks."""
     index = {text: i for i, text in enumerate(strings)}
     kinds = [
         _intern(kind_of(strings[int(nodes.name[node])]) or "unknown", strings, index)
         for node in device
     ]
-    count = len(device)
+    count, ranks = len(device), graph.meta.world_size
     size = nodes.bytes[device]
     return Collectives(
         node=device.astype(np.int32),
@@ -197,7 +197,7 @@ def _collectives(
         sequence=np.full(count, NONE, np.int64),
         input_bytes=size,
         output_bytes=size.copy(),
-        group_size=np.full(count, graph.meta.world_size, np.int32),
+        group_size=np.full(count, ranks if ranks > 1 else NONE, np.int32),
         rank_ptr=np.zeros(count + 1, np.int64),
         ranks=np.zeros(0, np.int32),
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gnnperf.graph import EdgeKind, ExecutionGraph, NodeKind, Phase
-from gnnperf.ops import describe, family_names, lower
+from gnnperf.ops import FAMILIES, describe, family_names, lower
 from gnnperf.ops.lower import TO_HOST_NAME
 
 Build = Callable[..., Any]
@@ -80,3 +80,12 @@ def test_device_work_is_left_alone(graph_of: Build, host: Build, kernel: Build) 
     assert lower(graph) is graph
     empty = graph_of([])
     assert lower(empty) is empty
+
+
+def test_an_unknown_world_is_not_a_world_of_one(graph_of: Build, host: Build) -> None:
+    alone = graph_of([host("c10d::allreduce_", tensors=[(100,)])], device_type="cpu", world_size=1)
+    graph = lower(alone)
+    assert graph.collectives.group_size.tolist() == [-1]
+    work = describe(graph).batch
+    size = FAMILIES["collective"].dims.index("group_size")
+    assert work.dims[:, size].tolist() == [0.0]  # a whole node, by docs/collectives.md
