@@ -15,6 +15,7 @@ from gnnperf.errors import InputError
 from gnnperf.evaluation import Settings, evaluate
 from gnnperf.evaluation.kernel_models import How, NetworkKernels
 from gnnperf.hardware import get_hardware
+from gnnperf.nn.predict import KernelModel
 from gnnperf.ops import OpBatch, family_index
 
 
@@ -24,6 +25,7 @@ class Network:
 
     devices: tuple[str, ...] = ()
     card: dict[str, Any] = field(default_factory=dict)
+    uses_edges: bool = False
     asked: list[dict[str, object]] = field(default_factory=list)
     identity: str = "stand-in"
 
@@ -47,15 +49,21 @@ def batch(rows: int = 2) -> OpBatch:
 
 
 @pytest.mark.parametrize("data", [{}, {"graphs": "models.npz"}, {"synthetic": "synth.npz"}])
-def test_edges_reach_only_a_network_that_was_trained_on_graphs(data: dict[str, str]) -> None:
-    stand_in = Network(card={"config": {"data": data}})
+def test_a_network_uses_edges_where_it_was_trained_on_graphs(data: dict[str, str]) -> None:
+    model = KernelModel(None, "", {"config": {"data": data}})  # type: ignore[arg-type]
+    assert model.uses_edges == bool(data)
+
+
+@pytest.mark.parametrize("uses_edges", [False, True])
+def test_edges_reach_only_a_network_that_uses_them(uses_edges: bool) -> None:
+    stand_in = Network(uses_edges=uses_edges)
     edges = PieceEdges(np.array([0]), np.array([1]), np.array([True]))
     how = How("neusight", "pytorch", "eager", launch_included=True, in_model=True)
     kernels = NetworkKernels(lambda hardware: Predictor(None, stand_in))  # type: ignore[arg-type]
     found = kernels.predict(batch(), get_hardware("l4"), how, edges)
     assert found.time_us.tolist() == [7, 7]
     (asked,) = stand_in.asked
-    assert (asked.pop("edges") is not None) == bool(data)
+    assert (asked.pop("edges") is not None) == uses_edges
     assert asked == {
         "source": "neusight",
         "framework": "pytorch",
