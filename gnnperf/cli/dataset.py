@@ -13,6 +13,7 @@ from gnnperf.cli.main import Parser, Verb
 ACTIONS: dict[str, str] = {
     "record": "run small real workloads here and record them",
     "build": "turn traces into a kernel table or into execution graphs",
+    "synth": "make graphs labelled by the analytic simulator with noise",
     "import": "read public tables of measured kernels and labelled models",
 }
 """Action -> its line of help."""
