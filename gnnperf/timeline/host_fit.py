@@ -1,9 +1,9 @@
 """Fit the host model: `python -m gnnperf.timeline.host_fit FOLDER... --out host.yaml`.
 
-A folder holds sets of traces (public ones, or own recordings with their manifest). Every set
-gives the mean host time of each op that it holds; these are explained as (cost of the op) times
-(factor of the set's host), both by weighted medians, so that an odd trace or an op that computes
-on the CPU bends nothing.
+A folder holds sets of traces of GPUs, or own recordings with their manifest (these tell what the
+profiler adds on a CPU, and nothing else). Every set gives the mean host time of each op that it
+holds; these are explained as (cost of the op) times (factor of the set's host), with a loss that
+an odd trace or an op that computes on the CPU does not bend.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import yaml
 
 from gnnperf.errors import GnnperfError, InputError
 from gnnperf.graph import ExecutionGraph, Job, NodeKind
-from gnnperf.graph.model import F64, Bool
+from gnnperf.graph.model import F64
 from gnnperf.recording.manifest import NAME as MANIFEST
-from gnnperf.timeline.host_classes import ALLOCATE, BACKWARD, ENGINE, VIEW, host_class
+from gnnperf.timeline.host_classes import host_class
 from gnnperf.timeline.host_measure import HostRecords, host_records
 from gnnperf.timeline.host_model import HostModel, OpCost, Profiler
 from gnnperf.timeline.host_profiler import fit_overhead
@@ -28,7 +28,7 @@ from gnnperf.traces import read_job, steady_steps
 
 PARTS = ("before_us", "between_us", "after_us", "gap_us", "launches")
 LEAST_LAUNCHES = 30
-"""Fewer calls that launch in a step (of a CPU step: ops): no set to learn from."""
+"""Fewer calls that launch in a step: nothing to learn from."""
 STALLED_US = 1000.0
 """More host time per launch is no host at work: such a step is left out."""
 LEAST_COUNT, LEAST_SETS = 20, 3
@@ -43,13 +43,11 @@ MOST_LEVEL = 4.0
 """Logarithm of a time (55 us) from which on longer ops do not count for more."""
 ODD = 3.0
 """A set whose time of an op is so many times off the others' is left out for that op's parts."""
-DISPATCH = frozenset((VIEW, ALLOCATE, ENGINE, BACKWARD))
-"""Classes that do no device work: they cost the same with and without a GPU."""
 PROFILED_LAUNCH = 0.6
 """Share of a profiled launch that is the profiler's: 2 us for the call and 4 us for the record of
 its kernel, of 10 us (Lin et al.'s code, T4)."""
 EVENT_US = 2.0
-"""What the profiler adds to a host event (Lin et al.'s code), where no recordings are given."""
+"""What the profiler adds to a host event beside a GPU (Lin et al.'s code; docs/host.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +63,8 @@ class SetRecords:
     parts: dict[str, F64]
     """[k] means of `PARTS` (the gap: of those at top level)"""
     launch_us: float
-    """NaN where nothing is launched"""
     work_us: float
-    """host time of a step per device work; NaN where there is none"""
+    """host time of a step per device work"""
 
 
 def set_records(name: str, graphs: Sequence[ExecutionGraph]) -> SetRecords | None:
@@ -76,17 +73,15 @@ def set_records(name: str, graphs: Sequence[ExecutionGraph]) -> SetRecords | Non
     launches: list[float] = []
     work, count = 0.0, 0
     for graph in graphs:
-        on_device = len(graph.device_nodes) > 0
         if not _has_host_side(graph):
             continue
         records = host_records(graph)
-        if on_device and records.total_us > STALLED_US * len(records.launch_us):
+        if records.total_us > STALLED_US * len(records.launch_us):
             continue
         launches += records.launch_us.tolist()
         work, count = work + records.total_us, count + len(graph.device_nodes)
         for text, row in _by_name(graph, records):
-            if on_device or host_class(text) in DISPATCH:
-                rows.setdefault(text, []).append(row)
+            rows.setdefault(text, []).append(row)
     if not rows:
         return None
     table = np.array([np.sum(r, axis=0) for r in rows.values()])
@@ -104,7 +99,7 @@ def set_records(name: str, graphs: Sequence[ExecutionGraph]) -> SetRecords | Non
         np.asarray(total, np.float64),
         parts,
         _trimmed(np.array(launches)),
-        work / count if count else float("nan"),
+        work / count,
     )
 
 
@@ -113,8 +108,6 @@ def _has_host_side(graph: ExecutionGraph) -> bool:
     host = nodes.kind == NodeKind.HOST_OP
     if not host.any() or not np.isfinite(nodes.start_us[host]).all():
         return False
-    if not len(device):
-        return int(host.sum()) >= LEAST_LAUNCHES
     linked = nodes.launch[device]
     return len(np.unique(linked[linked >= 0])) >= LEAST_LAUNCHES
 
@@ -144,9 +137,7 @@ def _bounded(values: F64) -> F64:
 
 
 def _trimmed(values: F64) -> float:
-    """Mean without the lowest and the highest tenth; NaN of nothing."""
-    if not len(values):
-        return float("nan")
+    """Mean without the lowest and the highest tenth."""
     low, high = np.quantile(values, [0.1, 0.9])
     return float(values[(values >= low) & (values <= high)].mean())
 
@@ -158,17 +149,17 @@ def weighted_median(values: F64, weights: F64) -> float:
     return float(values[order][np.searchsorted(total, total[-1] / 2)])
 
 
-def fit_host(sets: Sequence[SetRecords], event_us: float = EVENT_US) -> HostModel:
+def fit_host(sets: Sequence[SetRecords], recorded_us: float = EVENT_US) -> HostModel:
     """The host model of some sets of traces.
 
     Args:
         sets: What the sets tell.
-        event_us: What the profiler adds to a host event, on a host of factor 1.
+        recorded_us: What the profiler adds to a host event of a step on the CPU.
 
     Raises:
-        GnnperfError: No set launches device work.
+        GnnperfError: No sets.
     """
-    if not any(np.isfinite(s.launch_us) for s in sets):
+    if not sets:
         raise GnnperfError("no set of traces with host ops and the launches of device work")
     ops = sorted({text for s in sets for text in s.ops})
     row = {text: i for i, text in enumerate(ops)}
@@ -178,8 +169,7 @@ def fit_host(sets: Sequence[SetRecords], event_us: float = EVENT_US) -> HostMode
         at = [row[text] for text in each.ops]
         time[i, at] = np.maximum(each.total_us, 0.1)
         weight[i, at] = np.minimum(each.count, WEIGHT)
-    launches = np.array([np.isfinite(s.launch_us) for s in sets])
-    factor = _factors(time, weight, launches)
+    factor = _factors(time, weight)
     members: dict[str, list[int]] = {}
     for text, index in row.items():
         members.setdefault(host_class(text), []).append(index)
@@ -187,12 +177,12 @@ def fit_host(sets: Sequence[SetRecords], event_us: float = EVENT_US) -> HostMode
         key: _cost(sets, factor, [ops[i] for i in found]) for key, found in sorted(members.items())
     }
     names = {text: _cost(sets, factor, [text]) for text in ops}
-    launch = float(np.nanmedian(np.array([s.launch_us for s in sets]) / factor))
+    launch = float(np.median(np.array([s.launch_us for s in sets]) / factor))
     work = np.array([s.work_us for s in sets]) / factor
     return HostModel(
         launch_us=round(launch, 3),
-        work_us=round(float(np.nanmedian(work)), 3),
-        profiler=Profiler(round(event_us, 3), round(PROFILED_LAUNCH * launch, 3)),
+        work_us=round(float(np.median(work)), 3),
+        profiler=Profiler(EVENT_US, round(PROFILED_LAUNCH * launch, 3), round(recorded_us, 3)),
         classes=classes,
         names={k: c for k, c in names.items() if c.count >= LEAST_COUNT and c.traces >= LEAST_SETS},
         default=_cost(sets, factor, ops),
@@ -200,8 +190,8 @@ def fit_host(sets: Sequence[SetRecords], event_us: float = EVENT_US) -> HostMode
     )
 
 
-def _factors(time: F64, weight: F64, typical: Bool, rounds: int = 100) -> F64:
-    """[s] the factor of each set's host; the median of the typical ones is 1.
+def _factors(time: F64, weight: F64, rounds: int = 100) -> F64:
+    """[s] the factor of each set's host; their median is 1.
 
     log time of an op in a set = level of the op + shift of the set, by turns, each a mean
     weighted by time; a residual counts in proportion to its size only up to `SOFT` (Huber).
@@ -215,7 +205,7 @@ def _factors(time: F64, weight: F64, typical: Bool, rounds: int = 100) -> F64:
         firm = share / np.maximum(np.abs(log - shift[:, None] - level), SOFT)
         level = _row_means(log.T - shift, firm.T)
         shift = _row_means(log - level, firm * np.exp(np.minimum(level, MOST_LEVEL)))
-        shift -= np.median(shift[typical])
+        shift -= np.median(shift)
     return np.asarray(np.exp(shift), np.float64)
 
 
@@ -263,9 +253,8 @@ def folders_of(folder: Path) -> list[Path]:
 
 
 def read_sets(folder: Path) -> dict[str, Job]:
-    """The readable sets of a folder; own recordings (with a manifest) are one set together."""
+    """The steady steps of the readable sets of a folder; none of own recordings on a CPU."""
     jobs: dict[str, Job] = {}
-    recorded: list[ExecutionGraph] = []
     for path in folders_of(folder):
         try:
             job = read_job(trace_files(path))
@@ -274,12 +263,8 @@ def read_sets(folder: Path) -> dict[str, Job]:
             continue
         steps = steady_steps(job)
         graphs = tuple(g for g in job.graphs if g.meta.step in steps)
-        if (folder / MANIFEST).is_file():
-            recorded.extend(graphs)
-        elif graphs:
-            jobs[path.name] = replace(job, graphs=graphs)
-    if recorded:
-        jobs[folder.name] = Job(tuple(recorded))
+        if any(len(g.device_nodes) for g in graphs):
+            jobs[path.name] = Job(graphs)
     return jobs
 
 
@@ -294,16 +279,10 @@ def all_records(folders: Sequence[Path]) -> list[SetRecords]:
     return found
 
 
-def event_us(folders: Sequence[Path], factors: dict[str, float]) -> float:
-    """What the profiler adds to a host event, on a host of factor 1.
-
-    By the first folder with profiled and unprofiled times (a manifest), whose own factor is among
-    `factors`; `EVENT_US` where there is none.
-    """
-    for folder in folders:
-        if (folder / MANIFEST).is_file():
-            return fit_overhead(folder).event_us / factors.get(folder.name, 1.0)
-    return EVENT_US
+def recorded_us(folders: Sequence[Path]) -> float:
+    """What the profiler adds to a host event by the first folder of recordings, else `EVENT_US`."""
+    recorded = [f for f in folders if (f / MANIFEST).is_file()]
+    return fit_overhead(recorded[0]).event_us if recorded else EVENT_US
 
 
 def save_host_model(model: HostModel, path: Path) -> None:
@@ -324,8 +303,7 @@ def main(arguments: Sequence[str]) -> int:
     args = parser.parse_args(arguments)
     try:
         sets = all_records(args.folders)
-        cost = event_us(args.folders, fit_host(sets).factors)
-        fitted = fit_host(sets, cost)
+        fitted = fit_host(sets, recorded_us(args.folders))
     except GnnperfError as why:
         sys.stderr.write(f"{why}\n")
         return 2

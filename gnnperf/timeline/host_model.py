@@ -42,12 +42,14 @@ class OpCost:
 
 @dataclass(frozen=True)
 class Profiler:
-    """What the profiler adds to a step, microseconds per event on a host of factor 1."""
+    """What the profiler adds to a step, microseconds."""
 
     op_us: float
-    """for each host op"""
+    """for each host op, on a host of factor 1 that drives a GPU"""
     launch_us: float
-    """for each launch: the runtime call and its record of the device work"""
+    """for each launch there: the runtime call and its record of the device work"""
+    recorded_us: float
+    """for each host event of a step on the CPU, on the machine of the recordings"""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def host_times(graph: ExecutionGraph, works: I64, host: HostSide | None = None) 
     host = host or HostSide()
     model, factor = host.model or default_host_model(), host.factor
     tree = forest(graph)
-    take = Profiler(0.0, 0.0) if host.profiled else model.profiler
+    take = Profiler(0.0, 0.0, 0.0) if host.profiled else model.profiler
     launch = np.full(len(works), max(model.launch_us - take.launch_us, 0.0))
     owner = tree.row[works]
     gap = np.zeros(len(works))
@@ -235,11 +237,13 @@ def host_factor(graph: ExecutionGraph, model: HostModel | None = None) -> float:
     """How many times slower the host of a traced step is than the typical one of the model.
 
     Time over cost of its ops, gaps included: the mean over their names, weighted by cost, of what
-    lies within a factor of 3 of the weighted median. 1 where the step has no ops with times.
+    lies within a factor of `ODD` of the weighted median. 1 for a step whose host ops have no times
+    or which launches nothing: on the CPU an op's time is its work.
     """
     model = model or default_host_model()
     host = graph.is_kind(NodeKind.HOST_OP)
-    if not host.any() or not np.isfinite(graph.nodes.start_us[host]).all():
+    launches = graph.nodes.launch[graph.device_nodes] >= 0
+    if not launches.any() or not np.isfinite(graph.nodes.start_us[host]).all():
         return 1.0
     records = host_records(graph)
     distinct, which = np.unique(records.name, return_inverse=True)
@@ -250,8 +254,13 @@ def host_factor(graph: ExecutionGraph, model: HostModel | None = None) -> float:
     )
     spent = before + between * records.inside + after
     spent = spent + np.where(np.isfinite(records.gap_us), gap, 0.0)
-    cost = np.bincount(which, spent, len(distinct))
-    time = np.bincount(which, records.own_us + np.nan_to_num(records.gap_us), len(distinct))
+    time = records.own_us + np.nan_to_num(records.gap_us)
+    each = np.asarray(np.bincount(which, time), np.float64)
+    return _ratio(each, np.asarray(np.bincount(which, spent), np.float64))
+
+
+def _ratio(time: F64, cost: F64) -> float:
+    """Time over cost of all names within a factor of `ODD` of the middle one."""
     ratio = time / np.maximum(cost, 1e-9)
     order = np.argsort(ratio, kind="stable")
     total = np.cumsum(cost[order])

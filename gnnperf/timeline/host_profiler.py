@@ -12,7 +12,6 @@ from gnnperf.timeline.host_measure import host_records
 from gnnperf.timeline.host_model import LEAST, HostModel, default_host_model, host_factor
 from gnnperf.traces import read_job
 
-
 LEAST_NOISE = 0.02
 """Relative error that a median step has at least: the machine's state between two runs."""
 SPREAD_OF_NORMAL = 2.56
@@ -84,9 +83,7 @@ def _noise_us(recording: Recording) -> float:
     return float(max(error, LEAST_NOISE * measured.median_us))
 
 
-def without_profiler(
-    graph: ExecutionGraph, model: HostModel | None = None, event_us: float | None = None
-) -> ExecutionGraph:
+def without_profiler(graph: ExecutionGraph, event_us: float | None = None) -> ExecutionGraph:
     """A step that ran on the CPU as it would be without a profiler.
 
     Each host event gives back what recording it cost: half before its start, half after its end;
@@ -95,12 +92,11 @@ def without_profiler(
     Args:
         graph: A step with times of its host ops and without device work; others come back as
             they are (`host_scale` is for those).
-        model: Where the cost of an event is from; default: the model that gnnperf ships.
-        event_us: That cost instead.
+        event_us: What the profiler added to an event; default: as on the machine of the
+            recordings that gnnperf ships.
     """
     nodes = graph.nodes
-    model = model or default_host_model()
-    cost = model.profiler.op_us * host_factor(graph, model) if event_us is None else event_us
+    cost = default_host_model().profiler.recorded_us if event_us is None else event_us
     host = np.flatnonzero(np.isin(nodes.kind, (NodeKind.HOST_OP, NodeKind.RUNTIME)))
     start, length = nodes.start_us[host], nodes.duration_us[host]
     if len(graph.device_nodes) or not len(host) or not np.isfinite(start + length).all():
@@ -136,13 +132,12 @@ def host_scale(graph: ExecutionGraph, model: HostModel | None = None) -> float:
     1 for a step without launches or without times of its host.
     """
     nodes = graph.nodes
-    host = np.isin(nodes.kind, (NodeKind.HOST_OP, NodeKind.RUNTIME))
+    host = graph.is_kind(NodeKind.HOST_OP)
     launched = nodes.launch[graph.device_nodes]
     launches = len(np.unique(launched[launched >= 0]))
     if not launches or not np.isfinite(nodes.start_us[host]).all():
         return 1.0
     model = model or default_host_model()
     total = host_records(graph).total_us
-    added = model.profiler.op_us * (int(host.sum()) - launches)
-    added += model.profiler.launch_us * launches
+    added = model.profiler.op_us * int(host.sum()) + model.profiler.launch_us * launches
     return max(1.0 - host_factor(graph, model) * added / max(total, 1e-9), LEAST)

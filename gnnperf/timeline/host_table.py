@@ -1,22 +1,34 @@
-"""The tables of docs/host.md: `python -m gnnperf.timeline.host_table TRACES RECORDINGS`.
+"""The tables of docs/host.md: `python -m gnnperf.timeline.host_table FOLDER...`.
 
-Each set's host time is predicted from the sequence of its ops, by a model of all other sets.
+Of a folder of traces of GPUs: each set's host time, predicted from the sequence of its ops by a
+model of all other sets; and the rank's steps of `ET_SET` from their execution traces alone. Of
+own recordings on a CPU: their unprofiled steps by the profiled ones.
 """
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from gnnperf.errors import InputError
 from gnnperf.graph import ExecutionGraph, Job, Rendezvous
 from gnnperf.graph.model import F64, I64
-from gnnperf.timeline.host_fit import SetRecords, event_us, fit_host, read_sets, set_records
+from gnnperf.ops.lower import lower
+from gnnperf.recording.manifest import NAME as MANIFEST
+from gnnperf.recording.manifest import Recording, read_manifest
+from gnnperf.timeline.host_fit import SetRecords, all_records, fit_host, read_sets, set_records
 from gnnperf.timeline.host_measure import Forest, forest, host_records
 from gnnperf.timeline.host_model import HostModel, HostSide, host_factor, host_times
+from gnnperf.timeline.host_profiler import fit_overhead, without_profiler
 from gnnperf.timeline.hostless import HostDefaults
 from gnnperf.timeline.replay import run, schedule_of
+from gnnperf.timeline.table import trace_files
+from gnnperf.traces import read_job
 
+ET_SET = "param_dlrm8"
+"""A set with traces and execution traces of the same steps of eight ranks."""
 MOST_STEPS = 6
 """Steps of a set that are looked at."""
 
@@ -38,8 +50,6 @@ class HostRow:
     """this model, factor 1"""
     known_ms: float
     """this model, with the factor of the set's own host"""
-    sister_ms: float
-    """this model, with the factor of other sets of the same GPU model; NaN without any"""
     factor: float
 
 
@@ -125,17 +135,12 @@ def host_rows(folders: Sequence[Path]) -> list[HostRow]:
             if found is not None:
                 records[name] = found
                 graphs[name] = _some(job.graphs)
-    cost = event_us(folders, fit_host(list(records.values())).factors)
-    on_device = [n for n, r in records.items() if np.isfinite(r.launch_us)]
-    pools = {n: _pool(graphs[n]) for n in on_device}
+    pools = {n: _pool(graphs[n]) for n in graphs}
     rows = []
-    for name in on_device:
-        model = fit_host([r for n, r in records.items() if n != name], cost)
+    for name in graphs:
+        model = fit_host([r for n, r in records.items() if n != name])
         others = [p for n, p in pools.items() if n != name]
-        device = graphs[name][0].meta.device
-        same = [n for n in on_device if n != name and graphs[n][0].meta.device == device]
-        sister = float(np.median([model.factors[n] for n in same])) if same else float("nan")
-        table = [_figures(g, model, others, sister) for g in graphs[name]]
+        table = [_figures(g, model, others) for g in graphs[name]]
         rows.append(HostRow(name, *np.median(np.array(table), axis=0).tolist()))
     return rows
 
@@ -145,9 +150,7 @@ def _some(graphs: Sequence[ExecutionGraph]) -> list[ExecutionGraph]:
     return [graphs[int(i)] for i in chosen]
 
 
-def _figures(
-    graph: ExecutionGraph, model: HostModel, pools: Sequence[_Pool], sister: float
-) -> list[float]:
+def _figures(graph: ExecutionGraph, model: HostModel, pools: Sequence[_Pool]) -> list[float]:
     works = launched(graph)
     factor = host_factor(graph, model)
     typical = host_times(graph, works, HostSide(profiled=True, model=model)).total_us
@@ -162,6 +165,176 @@ def _figures(
         _pooled_us(graph, pools),
         typical,
         factor * typical,
-        sister * typical,
     ]
     return [t / 1e3 for t in us] + [factor]
+
+
+@dataclass(frozen=True)
+class EtRow:
+    """The step of one rank from its execution trace alone, milliseconds, under the profiler."""
+
+    rank: int
+    measured_ms: float
+    """first kernel of the rank that began last to the rank's own last kernel"""
+    predicted_ms: float
+    """from its first launch to its last one: the step is host-bound by far"""
+    constant_ms: float
+    """the same with 25 us per op"""
+
+
+def et_rows(folder: Path, sets: Sequence[SetRecords]) -> list[EtRow]:
+    """Steps of `ET_SET` by a model of the other sets; device work is taken as free."""
+    model = fit_host([s for s in sets if s.name != ET_SET])
+    own = folder / ET_SET
+    traced = {g.meta.rank: g for g in read_job(trace_files(own)).graphs}
+    begin, end = {}, {}
+    for rank, graph in traced.items():
+        nodes, work = graph.nodes, launched(graph)
+        begin[rank] = graph.meta.step_start_us + float(nodes.start_us[work].min())
+        last = nodes.start_us[work] + nodes.duration_us[work]
+        end[rank] = graph.meta.step_start_us + float(last.max())
+    together = max(begin.values())
+    rows = []
+    for graph in read_job(sorted(own.glob("*_et.*"))).graphs:
+        step = lower(graph)
+        works = step.device_nodes
+        times = host_times(step, works, HostSide(profiled=True, model=model))
+        span = float(times.gap_us[1:].sum() + times.launch_us.sum())
+        host = HostDefaults()
+        constant = (host.op_us + host.launch_us) * len(works)
+        rank = step.meta.rank
+        rows.append(EtRow(rank, (end[rank] - together) / 1e3, span / 1e3, constant / 1e3))
+    return rows
+
+
+@dataclass(frozen=True)
+class RecordedRow:
+    """A workload on the CPU, milliseconds."""
+
+    name: str
+    measured_ms: float
+    """median iteration without a profiler"""
+    profiled_ms: float
+    """its traced steps replayed, the median"""
+    predicted_ms: float
+    """the same without the profiler, whose cost is of the other workloads"""
+    spread_pct: float
+    """half of the range from 10 % to 90 % of the unprofiled iterations"""
+
+
+def recorded_rows(folder: Path) -> list[RecordedRow]:
+    """A row per recording of a folder with a manifest."""
+    cost = fit_overhead(folder)
+    found = read_manifest(folder).recordings
+    return [_recorded(folder, r, cost.without(r.name)) for r in found]
+
+
+def _recorded(folder: Path, recording: Recording, event_us: float) -> RecordedRow:
+    job = read_job([folder / f.file for f in recording.files if f.kind == "kineto"])
+    times = []
+    for number in job.steps:
+        step = job.of_step(number)
+        bare = replace(step, graphs=tuple(without_profiler(g, event_us) for g in step.graphs))
+        times.append([run(schedule_of(j)).iteration_us / 1e3 for j in (step, bare)])
+    profiled, predicted = np.median(np.array(times), axis=0).tolist()
+    measured = recording.measured
+    return RecordedRow(
+        recording.name, measured.median_us / 1e3, profiled, predicted, 100 * measured.spread
+    )
+
+
+def _error(value: float, reference: float) -> str:
+    return f"{100 * (value / reference - 1):+.0f} %"
+
+
+def _print(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
+    lines += [" | ".join(row) for row in rows]
+    sys.stdout.write("\n".join(f"| {line} |" for line in lines) + "\n\n")
+
+
+def _summary(label: str, values: Sequence[float], references: Sequence[float]) -> None:
+    error = 100 * np.abs(np.array(values) / np.array(references) - 1)
+    middle = np.exp(np.log(np.maximum(error, 0.04)).mean())
+    sys.stdout.write(
+        f"{label}: |error| median {np.median(error):.1f} %, geometric mean {middle:.1f} %, "
+        f"mean {error.mean():.1f} %, largest {error.max():.0f} %\n"
+    )
+
+
+SCHEMES = {
+    "constant": "constant_ms",
+    "pooled": "pooled_ms",
+    "model": "typical_ms",
+    "model, host known": "known_ms",
+}
+
+
+def print_traces(folder: Path) -> None:
+    """The tables of a folder of traces of GPUs."""
+    rows = host_rows([folder])
+    cells = [
+        [r.name, f"{r.free_ms:.1f}", f"{r.ops_ms:.1f}", f"{r.factor:.2f}"]
+        + [_error(getattr(r, key), r.free_ms) for key in SCHEMES.values()]
+        for r in rows
+    ]
+    _print(["set", "host ms", "of its ops", "factor", *SCHEMES], cells)
+    for label, key in SCHEMES.items():
+        values = [getattr(r, key) for r in rows]
+        _summary(f"{label}, of the host", values, [r.free_ms for r in rows])
+        _summary(f"{label}, of its ops", values, [r.ops_ms for r in rows])
+    if (folder / ET_SET).is_dir():
+        ranks = et_rows(folder, all_records([folder]))
+        _print(
+            ["rank", "measured", "model", "constant"],
+            [
+                [
+                    str(r.rank),
+                    f"{r.measured_ms:.2f}",
+                    _error(r.predicted_ms, r.measured_ms),
+                    _error(r.constant_ms, r.measured_ms),
+                ]
+                for r in ranks
+            ],
+        )
+
+
+def print_recordings(folder: Path) -> None:
+    """The table of own recordings."""
+    rows = recorded_rows(folder)
+    reference = [r.measured_ms for r in rows]
+    _print(
+        ["workload", "unprofiled ms", "spread", "profiled", "without the profiler"],
+        [
+            [
+                r.name,
+                f"{r.measured_ms:.2f}",
+                f"{r.spread_pct:.0f} %",
+                _error(r.profiled_ms, r.measured_ms),
+                _error(r.predicted_ms, r.measured_ms),
+            ]
+            for r in rows
+        ],
+    )
+    _summary("profiled", [r.profiled_ms for r in rows], reference)
+    _summary("without the profiler", [r.predicted_ms for r in rows], reference)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables of each folder."""
+    if not arguments:
+        sys.stderr.write("usage: python -m gnnperf.timeline.host_table FOLDER...\n")
+        return 2
+    try:
+        for argument in arguments:
+            folder = Path(argument)
+            show = print_recordings if (folder / MANIFEST).is_file() else print_traces
+            show(folder)
+    except InputError as why:
+        sys.stderr.write(f"{why}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
