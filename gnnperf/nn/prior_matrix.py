@@ -36,6 +36,7 @@ _COMMON = {
     "capacity": Start(0.9, 0.1),
     "capacity_width": Start(0.12, 0.2),
     "weight_copies": Start(5.0, 0.15),
+    "first_touch": Start(0.3, 0.3),
     "call": Start(25.0, 0.5),
     "convolution": Start(1.2, 0.3),
     "winograd": Start(1.6, 0.3),
@@ -209,7 +210,8 @@ class MatrixPrior(Prior):
         active = (tiles * wide.value("reach") / wide.figure("sms")).clamp(max=1.0)
         moved = (x.read + x.written).unsqueeze(1)
         rate = wide.figure("bandwidth") * wide.value("bandwidth") * wide.effect["bandwidth"]
-        memory = (moved * (1 - hit) / rate + moved * hit / cache) / active
+        touch = cache * wide.value("first_touch")
+        memory = (moved * (1 - hit) / rate + moved * hit / touch) / active
         partial = torch.where(split > 1, 8 * split * p.batch * p.m * p.n, 0.0) / cache
         operands = p.m * p.k * _ceil(p.n / tile_n) + p.n * p.k * _ceil(p.m / tile_m)
         return memory + partial, p.batch * element * operands / cache, hit

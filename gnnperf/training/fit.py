@@ -67,6 +67,7 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     Raises:
         InputError: No data, an unknown group, or a folder that cannot be written.
     """
+    _check_intervals(config)
     torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     samples = read_samples(config.data.path, config.data.rows_per_cell, config.seed)
@@ -113,8 +114,19 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
 
 
 def _graphs(config: TrainConfig) -> list[tuple[ModelGraph, Hardware]]:
-    files = [config.data.graphs] if config.data.graphs else []
+    files = [file for file in (config.data.graphs, config.data.synthetic) if file]
     return known_graphs([graph for file in files for graph in load_graphs(file)])
+
+
+def _check_intervals(config: TrainConfig) -> None:
+    scores = Path(config.intervals) / "scores.json"
+    if config.intervals and not scores.exists():
+        raise InputError(
+            "no such file",
+            path=scores,
+            field="intervals",
+            remedy="run `gnnperf train --config configs/loo.yaml --leave-out each` first",
+        )
 
 
 def _check_groups(config: TrainConfig, samples: Samples) -> None:
@@ -260,7 +272,7 @@ def _score(
         "rows": int((~samples.held).sum() - (~samples.held[outside]).sum()),
         "devices": list(network.config.devices),
         "left_out_text": (
-            f"The figures are of other runs of the same config, each without one group "
+            f"The figures are of other, smaller runs, each without one group "
             f"({config.intervals})."
             if config.intervals
             else f"Left out: {', '.join(config.data.leave_out) or 'nothing but shapes'}."

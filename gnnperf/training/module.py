@@ -41,9 +41,9 @@ class ResidualModule(pl.LightningModule):
         fit = torch.sqrt(error**2 + SMOOTH**2)
         width = error.detach().abs() / spread + torch.log(spread)
         total = batch.weight.sum()
-        loss: Tensor = (batch.weight * (fit + 0.1 * width)).sum() / total
-        loss = loss + self.settings.shrink * (residual**2).mean()
-        return loss
+        fitted: Tensor = (batch.weight * (fit + 0.1 * width)).sum() / total
+        size: Tensor = residual.square().mean()
+        return fitted + self.settings.shrink * size
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401
         """AdamW with one cycle over the whole run."""
