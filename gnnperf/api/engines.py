@@ -74,7 +74,7 @@ class NetworkEngine:
             edges=row_edges(graph, described) if self.model.uses_edges else None,
             framework="pytorch",
             launch_included=on_host,
-            in_model=on_host,
+            in_model=False,
         )
         communicates = is_collective(described)
         links = AnalyticEngine().times(graph, described, hardware)

@@ -9,6 +9,7 @@ from gnnperf.graph import ExecutionGraph, Job
 from gnnperf.graph.model import NONE
 from gnnperf.hardware import Hardware, find_hardware, get_hardware
 from gnnperf.ops.lower import lower
+from gnnperf.timeline.host_profiler import without_profiler
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +49,12 @@ def place(job: Job, hardware: str | Hardware | None) -> Placement:
     on_device = all(len(g.device_nodes) for g in job.graphs)
     if target.kind == "cpu" and on_device:
         raise InputError(f"a trace of a GPU cannot be put on {target.name}", remedy="choose a GPU")
-    if on_device or target.kind == "cpu":
+    if on_device:
         return Placement(job, own, target, target.name, moved, ())
+    if target.kind == "cpu":
+        plain = replace(job, graphs=tuple(without_profiler(g) for g in job.graphs))
+        note = "the time is that of a step without a profiler: its part of the host's gaps is out"
+        return Placement(plain, own, target, target.name, moved, (note,))
     lowered = tuple(
         g if len(g.device_nodes) else lower(_of_world(g, len(job.ranks))) for g in job.graphs
     )

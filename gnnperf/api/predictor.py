@@ -127,7 +127,7 @@ class Predictor:
         step = schedule_of(placed.job)
         options = options or Options()
         result = solve(step, ranks, [r.time_us for r in ranks], options.kernel_scale)
-        solved = Solved(placed, ranks, result)
+        solved = Solved(job, placed, ranks, result)
         return self._prediction(solved, options, measured, warnings), result
 
     def _rank_times(self, placed: Placement) -> tuple[list[RankTimes], list[str]]:
@@ -164,7 +164,7 @@ class Predictor:
         if placed.moved:
             measured = None
         elif measured is None:
-            measured = measured_step(result)
+            measured = measured_step(solved.traced, result)
         predicted, scale = result.iteration_us, options.kernel_scale
         low, high = predicted, predicted
         if options.details:
@@ -221,6 +221,8 @@ class Predictor:
 class Solved:
     """A job on a device, its times, its timeline."""
 
+    traced: Job
+    """as it was read"""
     placed: Placement
     ranks: Sequence[RankTimes]
     result: Result
@@ -242,9 +244,9 @@ def default_checkpoint() -> Path:
     )
 
 
-def measured_step(result: Result) -> tuple[float, str] | None:
+def measured_step(traced: Job, result: Result) -> tuple[float, str] | None:
     """What the trace itself measured of that which the timeline computes, the median of ranks."""
-    metas = [g.meta for g in result.step.job.graphs]
+    metas = [g.meta for g in traced.graphs]
     if all(m.device_type == "cpu" for m in metas):
         times, what = [m.host_step_us for m in metas], "step on the host"
     elif result.step.periodic:
@@ -254,7 +256,7 @@ def measured_step(result: Result) -> tuple[float, str] | None:
             times, what = [m.host_step_us for m in metas], "step on the host"
     else:
         times, what = [m.device_span_us for m in metas], "first to last kernel of the step"
-    known = [t for t in times if np.isfinite(t)]
+    known = [t for t in times if np.isfinite(t) and t > 0]
     return (float(np.median(known)), f"{what}, under the profiler") if known else None
 
 
