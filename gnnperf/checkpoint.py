@@ -65,14 +65,13 @@ def card_text(card: dict[str, Any]) -> str:
         "Median absolute percentage error, mean over the device groups left out (never training "
         "error); rows timed with their launch count from 50 us:",
         "",
-        "| family | group left out | rows | prior alone | edge-free | network | bias | coverage |",
-        "|---|---|---|---|---|---|---|---|",
+        "| family | group left out | rows | prior alone | edge-free | network | bias |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in card["left_out"]:
         lines.append(
             f"| {row['label']} | {row['group']} | {row['n']} | {row['prior']:.1f} "
-            f"| {row['edge_free']:.1f} | {row['network']:.1f} | {row['bias']:+.1f} "
-            f"| {row['coverage']:.0f} |"
+            f"| {row['edge_free']:.1f} | {row['network']:.1f} | {row['bias']:+.1f} |"
         )
     lines += ["", "Data: " + "; ".join(f"{k} sha256 {v[:16]}" for k, v in card["data"].items())]
     return "\n".join(lines) + "\n"

@@ -256,13 +256,13 @@ def _score(
     )
     factors = interval_factors(left_out["quantiles"], slots)
     network.factor.copy_(torch.tensor([factors[name] for name in slots]))
-    own = _by_cell(network, samples, judged, errors, slot)
+    own = _by_cell(samples, judged, errors)
     shapes = _scored(samples, unseen)
     known = errors_of(network, rows.take(torch.from_numpy(shapes)))
     scores = {
         "quantiles": quantiles,
         "left_out": own if len(outside) else [],
-        "unseen_shapes": _by_cell(network, samples, shapes, known, slot),
+        "unseen_shapes": _by_cell(samples, shapes, known),
     }
     (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
     figures_left_out = left_out["left_out"] or scores["left_out"]
@@ -272,12 +272,12 @@ def _score(
         "rows": int((~samples.held).sum() - (~samples.held[outside]).sum()),
         "devices": list(network.config.devices),
         "left_out_text": (
-            f"The figures are of other, smaller runs, each without one group "
-            f"({config.intervals})."
+            f"The figures are of other, smaller runs, each without one group ({config.intervals})."
             if config.intervals
             else f"Left out: {', '.join(config.data.leave_out) or 'nothing but shapes'}."
         ),
         "left_out": figures_left_out,
+        "intervals": left_out.get("intervals", []),
         "unseen_shapes": scores["unseen_shapes"],
         "data": {file.name: _sha256(file) for file in table_files(config.data.path)},
         "config": config.plain(),
@@ -307,18 +307,15 @@ def _scored(samples: Samples, rows: I64) -> I64:
     return chosen
 
 
-def _by_cell(
-    network: KernelNetwork, samples: Samples, rows: I64, errors: Errors, slot: I64
-) -> list[dict[str, Any]]:
+def _by_cell(samples: Samples, rows: I64, errors: Errors) -> list[dict[str, Any]]:
     """One entry for each group and reported family with at least 20 rows."""
-    factor = network.factor.numpy()[slot[rows]]
     found = []
     for group in range(len(samples.groups)):
         for label in range(len(samples.labels)):
             chosen = np.flatnonzero((samples.group[rows] == group) & (samples.label[rows] == label))
             if len(chosen) >= 20:
                 names = {"group": samples.groups[group], "label": samples.labels[label]}
-                found.append({**names, **figures(errors, chosen, factor)})
+                found.append({**names, **figures(errors, chosen)})
     return found
 
 

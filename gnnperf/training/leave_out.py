@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -12,6 +13,7 @@ from gnnperf.data.samples import read_samples
 from gnnperf.errors import InputError
 from gnnperf.training.config import TrainConfig
 from gnnperf.training.fit import Tell, train
+from gnnperf.training.scores import cross_coverage
 
 
 def leave_each_out(config: TrainConfig, tell: Callable[[str], Tell], bar: bool = False) -> Path:
@@ -35,7 +37,7 @@ def leave_each_out(config: TrainConfig, tell: Callable[[str], Tell], bar: bool =
         raise InputError("holds the runs of another config", path=base, remedy="name another run")
     saved.write_text(yaml.safe_dump(config.plain(), sort_keys=False))
     samples = read_samples(config.data.path, 50, config.seed)
-    joined: dict[str, list[object]] = {
+    joined: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("quantiles", "left_out", "unseen_shapes", "models")
     }
     for group in samples.groups:
@@ -45,7 +47,10 @@ def leave_each_out(config: TrainConfig, tell: Callable[[str], Tell], bar: bool =
             one = replace(config, run=str(place), output="", intervals="", data=data)
             place = train(one, tell(group), bar)
         scores = json.loads((place / "scores.json").read_text())
+        for entry in scores["quantiles"]:
+            entry["group"] = group
         for name, values in joined.items():
             values.extend(scores[name])
+    joined["intervals"] = cross_coverage(joined["quantiles"])
     (base / "scores.json").write_text(json.dumps(joined, indent=1) + "\n")
     return base

@@ -11,17 +11,22 @@ METHODS = ("prior", "edge_free", "network")
 
 
 def lines(scores: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Markdown: kernels by family and group left out, unseen shapes, ops of models.
+    """Markdown: kernels by family and group left out, intervals, unseen shapes, ops of models.
 
     Args:
         scores: `scores.json` of `gnnperf train --leave-out each`.
     """
-    found = ["| family | prior | edge-free | network | mean APE | covered | by group (network) |"]
-    found.append("|---|---|---|---|---|---|---|")
+    found = ["| family | prior | edge-free | network | mean APE | by group (network) |"]
+    found.append("|---|---|---|---|---|---|")
     for label, rows in _by_label(scores["left_out"]):
         groups = ", ".join(f"{r['group']} {r['network']:.1f}" for r in rows)
-        cells = _means(rows, (*METHODS, "mean", "coverage"))
+        cells = _means(rows, (*METHODS, "mean"))
         found.append(f"| {label} | {' | '.join(cells)} | {groups} |")
+    found += ["", "| kind/family | covered | by group |", "|---|---|---|"]
+    for slot in sorted({row["slot"] for row in scores["intervals"]}):
+        rows = [row for row in scores["intervals"] if row["slot"] == slot]
+        groups = ", ".join(f"{r['group']} {r['coverage']:.0f}" for r in rows)
+        found.append(f"| {slot} | {_means(rows, ('coverage',))[0]} | {groups} |")
     found += [
         "",
         "| unseen shapes, known devices | prior | edge-free | network |",

@@ -87,10 +87,9 @@ def median_ape(error: F32) -> float:
     return float(100 * np.median(np.abs(np.expm1(error))))
 
 
-def figures(errors: Errors, chosen: NDArray[np.int64], factor: F32) -> dict[str, float | int]:
-    """Figures of some rows; `factor` [n] widens the spread to the interval."""
+def figures(errors: Errors, chosen: NDArray[np.int64]) -> dict[str, float | int]:
+    """Figures of some rows, in percent."""
     e = errors.network[chosen]
-    inside = np.abs(e) <= factor[chosen] * errors.spread[chosen]
     return {
         "n": len(chosen),
         "prior": median_ape(errors.prior[chosen]),
@@ -98,7 +97,6 @@ def figures(errors: Errors, chosen: NDArray[np.int64], factor: F32) -> dict[str,
         "network": median_ape(e),
         "mean": float(100 * np.mean(np.abs(np.expm1(e)))),
         "bias": float(100 * np.median(np.expm1(e))),
-        "coverage": float(100 * inside.mean()),
     }
 
 
@@ -120,6 +118,26 @@ def interval_factors(scores: list[dict[str, Any]], slots: tuple[str, ...]) -> di
         found[slot] = float(np.quantile(pooled, COVERAGE))
     largest = max(found.values(), default=2.0)
     return {slot: found.get(slot, largest) for slot in slots}
+
+
+def cross_coverage(scores: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Share of each group's rows inside intervals that the other groups alone have set.
+
+    Args:
+        scores: As for `interval_factors`, each entry with its `group`.
+
+    Returns:
+        An entry for each slot and group, in percent; a slot of a single group has none.
+    """
+    found = []
+    for one in scores:
+        others = [s for s in scores if s["slot"] == one["slot"] and s["group"] != one["group"]]
+        if others:
+            factor = interval_factors(others, (one["slot"],))[one["slot"]]
+            covered = float(np.interp(factor, one["quantiles"], np.linspace(0, 100, 101)))
+            entry = {"slot": one["slot"], "group": one["group"], "coverage": round(covered, 1)}
+            found.append(entry)
+    return found
 
 
 def quantiles_by_slot(
