@@ -80,7 +80,6 @@ class _StepTimes:
     def meta(self, i: int) -> GraphMeta:
         """The description of step i."""
         marks, table = self.marks, self.table
-        following = i + 1 < len(marks.start_us)
         begin = float(marks.start_us[i])
         if not np.isfinite(begin):
             begin = 0.0
@@ -95,11 +94,18 @@ class _StepTimes:
             step_delimiter=marks.delimiter,
             step_start_us=table.origin_us + begin,
             host_step_us=length if table.timed and np.isfinite(length) else np.nan,
-            device_period_us=float(self.first[i + 1] - self.first[i]) if following else np.nan,
+            device_period_us=self._period(i),
             device_span_us=float(self.end[i] - self.begin[i]),
             warnings=tuple(warnings),
             notes=(*table.meta.notes, ("nodes_outside_of_steps", str(int((self.step < 0).sum())))),
         )
+
+    def _period(self, i: int) -> float:
+        """First work of step i to that of the next; NaN where none follows, or not later."""
+        if i + 1 == len(self.first):
+            return float("nan")
+        period = float(self.first[i + 1] - self.first[i])
+        return period if period > 0 else float("nan")
 
 
 def _extreme(

@@ -1,5 +1,7 @@
 """From decoded Chrome events to columns, piece by piece; no event outlives its piece."""
 
+import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -40,6 +42,9 @@ CATEGORIES: dict[str, str] = {
 """Category (of the autograd profiler: process) of an event -> how it is read. Others are counted
 and left out: flows, spans, overhead, annotations repeated on the device."""
 
+LATEST_US = 2.0**53
+"""Times beyond (285 years) are no times: a float does not tell their microseconds apart."""
+
 _ANNOTATIONS = ("user_annotation", "NVTX")
 _NO_ARGS = Args()
 
@@ -62,7 +67,7 @@ class Columns:
 
 
 def numbers(values: Sequence[Any], dtype: type = np.int64) -> NDArray[Any]:
-    """[n] as numbers, whatever they were written as; NONE (NaN) for what is no number."""
+    """[n] as numbers, whatever they were written as; NONE (NaN) for what is none of the type."""
     try:
         return np.array(values, dtype)
     except (ValueError, TypeError, OverflowError):
@@ -73,9 +78,18 @@ def _number(value: object, dtype: type) -> float | int:
     try:
         if dtype is np.float64:
             return float(value)  # type: ignore[arg-type]
-        return int(value, 0) if isinstance(value, str) else int(value)  # type: ignore[call-overload]
+        number = int(value, 0) if isinstance(value, str) else int(value)  # type: ignore[call-overload]
     except (ValueError, TypeError, OverflowError):
         return float("nan") if dtype is np.float64 else NONE
+    limits = np.iinfo(dtype)
+    return number if limits.min <= number <= limits.max else NONE
+
+
+def times(values: Sequence[Any]) -> NDArray[np.float64]:
+    """[n] as times in microseconds; NaN for what is no number, or none before `LATEST_US`."""
+    found: NDArray[np.float64] = numbers(values, np.float64)
+    found[~(np.abs(found) < LATEST_US)] = np.nan
+    return found
 
 
 class Keys(dict[Any, int]):
@@ -136,10 +150,11 @@ class Collector:
         steps[role](events)
 
     def _times(self, events: list[Event]) -> dict[str, NDArray[Any]]:
+        duration = times([e.dur for e in events])
         return {
             "name": self.strings.codes([e.name or "" for e in events]),
-            "start_us": numbers([e.ts for e in events], np.float64),
-            "duration_us": numbers([e.dur for e in events], np.float64),
+            "start_us": times([e.ts for e in events]),
+            "duration_us": np.where(duration >= 0, duration, np.nan),
         }
 
     def _threads(self, events: list[Event]) -> NDArray[np.int32]:
@@ -180,7 +195,7 @@ class Collector:
             dtype=self.strings.codes([_text(a.dtype) for a in rows]),
             ranks=self.strings.codes([bytes(a.ranks).decode() for a in rows]),
             sequence=numbers([a.sequence for a in rows]),
-            group_size=numbers([a.group_size for a in rows]),
+            group_size=numbers([a.group_size for a in rows], np.int32),
             input_elements=numbers([a.input_elements for a in rows]),
             output_elements=numbers([a.output_elements for a in rows]),
         )
@@ -224,8 +239,8 @@ class Collector:
             ),
             grid=self.grids.codes([bytes(a.grid) for a in args]),
             block=self.grids.codes([bytes(a.block) for a in args]),
-            registers=numbers([a.registers for a in args]),
-            shared_memory=numbers([a.shared_memory for a in args]),
+            registers=numbers([a.registers for a in args], np.int32),
+            shared_memory=numbers([a.shared_memory for a in args], np.int32),
             bytes=numbers([a.bytes for a in args]),
         )
         self._collective(args, base, "device")
@@ -257,9 +272,7 @@ def _device_kind(event: Event) -> int:
 
 
 def product(raw: bytes) -> int:
-    """Product of the numbers of `[4, 8, 1]` or `"(4, 8, 1)"`; NONE if there are none."""
-    digits = "".join(chr(b) if chr(b).isdigit() else " " for b in raw).split()
-    total = 1
-    for number in digits:
-        total *= int(number)
-    return total if digits else NONE
+    """Product of the numbers of `[4, 8, 1]` or `"(4, 8, 1)"`; NONE if none, or past 64 bits."""
+    digits = re.findall(rb"\d+", raw)
+    total = math.prod(map(int, digits))
+    return total if digits and total <= np.iinfo(np.int64).max else NONE

@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from gnnperf.errors import InputError
 from gnnperf.graph import GraphMeta, LaneKind, Lanes, NodeKind, dtype_bytes, dtype_index
 from gnnperf.graph.model import F64, I32, NONE
-from gnnperf.traces.columns import Collector, product
+from gnnperf.traces.columns import Collector, numbers, product
 from gnnperf.traces.decode import Decoded, Header, pieces
 from gnnperf.traces.marks import find_marks, is_step_mark
 from gnnperf.traces.signatures import SignatureBuilder, kineto_row
 from gnnperf.traces.source import Source
 from gnnperf.traces.table import CollectiveTable, Signatures, TraceTable, full
 
+_MOST = np.iinfo(np.int32).max
 _UNSIGNED_NONE = 0xFFFFFFFF
 """What an unsigned field holds where there is no event or stream."""
-UNTIMED = "events without a time"
+UNTIMED = "events without a usable time"
 REPAIRED = "values that are no JSON, blanked"
 DROPPED = "messages of dropped events"
 _USELESS = ("GetDevice", "GetLastError", "PeekAtLastError", "DeviceGetAttribute")
@@ -55,7 +56,15 @@ def read(source: Source) -> TraceTable:
     table.origin_us = origin + _base_us(decoded.header)
     table.module_start_us = table.module_start_us - origin
     table.marks = find_marks(table)
-    return _drop(table, decoded)
+    kept = _drop(table, decoded)
+    if not len(kept):
+        raise InputError(
+            f"none of its {len(table)} events is timed work",
+            path=source.name,
+            field="ts, dur",
+            remedy="record it again",
+        )
+    return kept
 
 
 def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta) -> TraceTable:
@@ -64,6 +73,7 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
     n = h + r + d
     joined = [np.full(h, NodeKind.HOST_OP), np.full(r, NodeKind.RUNTIME), device.get("kind")]
     grids = np.array([product(g) for g in collector.grids] or [NONE], np.int64)
+    blocks = grids[device.get("block")]
     device_only = slice(h + r, n)
     module = collector.rows["module"]
     table = TraceTable(
@@ -80,7 +90,9 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
         signature=_placed(n, slice(0, h), host.get("signature")).astype(np.int32),
         bytes=np.concatenate([full(h), runtime.get("bytes"), device.get("bytes")]),
         grid_blocks=_placed(n, device_only, grids[device.get("grid")]),
-        block_threads=_placed(n, device_only, grids[device.get("block")]).astype(np.int32),
+        block_threads=_placed(n, device_only, np.where(blocks > _MOST, NONE, blocks)).astype(
+            np.int32
+        ),
         registers=_placed(n, device_only, device.get("registers")).astype(np.int32),
         shared_memory=_placed(n, device_only, device.get("shared_memory")).astype(np.int32),
         event=_placed(n, slice(h, h + r), runtime.get("event")),
@@ -121,7 +133,7 @@ def _lanes(collector: Collector) -> Lanes:
     strings = collector.strings
     return Lanes(
         kind=np.array([k for k, _, _ in keys], np.uint8),
-        device=np.array(
+        device=numbers(
             [_digits(p) if k == LaneKind.STREAM else NONE for k, p, _ in keys], np.int32
         ),
         number=np.array([_digits(t) for _, _, t in keys], np.int64),
@@ -137,13 +149,9 @@ def _lanes(collector: Collector) -> Lanes:
 
 def _digits(value: object) -> int:
     """The number in `7`, `"stream 7 "` or `"0x0"`; NONE if there is none."""
-    if isinstance(value, (int, float)):
-        return int(value)
     words = str(value).split()
-    try:
-        return int(words[-1], 0) if words else NONE
-    except ValueError:
-        return NONE
+    last = value if isinstance(value, (int, float)) or not words else words[-1]
+    return int(numbers([last])[0])
 
 
 def _signatures(collector: Collector) -> Signatures:

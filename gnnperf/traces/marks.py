@@ -47,9 +47,12 @@ def _rows(table: TraceTable, host: I64, names: list[int]) -> I64:
 
 
 def _windows(delimiter: str, table: TraceTable, rows: I64, names: list[str]) -> StepMarks:
-    """Each annotation from its start to the next one's start (the last: to its own end)."""
+    """Each annotation from its start to the next one's start (the last: to its own end).
+
+    One whose end is not known ends no other.
+    """
     starts = table.start_us[rows]
-    ends = starts + table.duration_us[rows]
+    ends = starts + np.nan_to_num(table.duration_us[rows])
     outer = np.ones(len(rows), np.bool_)
     outer[1:] = starts[1:] >= np.maximum.accumulate(ends)[:-1] - 1.0
     rows, starts, ends = rows[outer], starts[outer], ends[outer]

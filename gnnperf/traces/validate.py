@@ -17,7 +17,7 @@ from gnnperf.traces.checks import (
     graph_shapes,
     table_shapes,
 )
-from gnnperf.traces.kineto import DROPPED
+from gnnperf.traces.kineto import DROPPED, REPAIRED, UNTIMED
 from gnnperf.traces.reader import Inputs, open_inputs, steady_steps
 from gnnperf.traces.rendezvous import match_collectives
 from gnnperf.traces.table import TraceTable
@@ -34,7 +34,7 @@ CHECKS = {
     "missing_shapes": "ops that issue kernels and have no recorded shapes",
     "truncated_file": "files cut off (these are refused)",
     "dropped_events": "messages of the profiler about dropped events",
-    "events_without_time": "events whose time is no number",
+    "events_without_time": "events whose time is no number, of negative length or past 285 years",
     "repaired_values": "values that are no JSON (NaN, control characters), blanked",
     "clock_skew": "ranks whose collectives end more than 100 us off the others'",
     "unmatched_collectives": "collectives of a step that not all ranks have",
@@ -128,8 +128,8 @@ def _file_report(table: TraceTable, before_inputs: int | None) -> FileReport:
     counts = dict(table.counts)
     checks = _link_checks(links, before_inputs) | {
         "dropped_events": counts.get(DROPPED, 0),
-        "events_without_time": counts.get("events without a time", 0),
-        "repaired_values": counts.get("values that are no JSON, blanked", 0),
+        "events_without_time": counts.get(UNTIMED, 0),
+        "repaired_values": counts.get(REPAIRED, 0),
     }
     return FileReport(
         file=meta.source,
