@@ -100,7 +100,11 @@ class CriticalPath:
 
 
 def critical_path(result: Result) -> CriticalPath:
-    """The critical path over one period, or over the whole of a single step."""
+    """The critical path over one period, or over the whole of a single step.
+
+    Where work starts before what it waits for has ended (in its last wave, during its launch),
+    the path leaves that one early.
+    """
     step = result.step
     last = len(result.times) - 1
     begin = -np.inf
@@ -110,11 +114,13 @@ def critical_path(result: Result) -> CriticalPath:
     else:
         event = 2 * result.sink + 1
     rows: list[tuple[int, float, float, float]] = []
+    early = 0.0
     for source, source_time, target, time, _ in walk_back(result, last, event):
         if time <= begin:
             break
         since = max(source_time, begin)
-        spent = time - since
+        spent = time - since - early
+        early, spent = max(-spent, 0.0), max(spent, 0.0)
         own = target % 2 == 1 and source == target - 1
         inside, before = 0.0, 0.0
         if rows and rows[-1][0] == target // 2:

@@ -1,5 +1,6 @@
 """Breakdown, critical path and slack of replayed programs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,3 +95,19 @@ def test_the_exported_timeline_has_every_work_once(programs: SimpleNamespace) ->
     assert waited["args"]["waited_us"] > 20
     tracks = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert tracks == {"host", "stream 7", "stream 20"}
+
+
+@pytest.mark.parametrize("early", [0.0, 8.0, 40.0])
+def test_a_path_through_work_that_starts_early_spends_no_time_twice(
+    programs: SimpleNamespace, early: float
+) -> None:
+    make = programs.Instruction
+    program = [make("launch", 30.0), make("gap", 60.0), make("launch", 20.0), make("gap", 40.0)]
+    step = schedule_of(Job((programs.record(program),)))
+    links = step.schedule.links
+    sooner = replace(step.schedule, links=replace(links, lag_us=links.lag_us - early))
+    result = run(replace(step, schedule=sooner))
+    path = critical_path(result)
+    assert path.own_us.min() >= 0
+    assert path.before_us.min() >= 0
+    assert (path.own_us + path.before_us).sum() == pytest.approx(result.iteration_us)
