@@ -122,7 +122,12 @@ def _bytes_of_ops(table: TraceTable, op: I32) -> I64:
     has = (sizes[table.signature] > 0) & asked[table.name]
     holder = np.append(nearest_marked(table.parent, has), NONE)[op]
     total = sizes[np.append(table.signature, NONE)[holder]]
-    return np.where(total > 0, total, NONE).astype(np.int64)
+    return whole_bytes(total, total > 0)
+
+
+def whole_bytes(count: F64, known: Bool) -> I64:
+    """[n] bytes as integers; NONE where not known, or past 64 bits."""
+    return np.where(known & (count < 2.0**63), count, NONE).astype(np.int64)
 
 
 def signature_bytes(table: TraceTable) -> F64:
@@ -147,9 +152,7 @@ def graph_collectives(table: TraceTable, new: I64) -> Collectives:
     said = table.collectives
     rows = np.flatnonzero(new[said.event] >= 0)
     texts = table.names
-    ranks = [
-        [int(w) for w in re.findall(r"\d+", texts[r])] if r >= 0 else [] for r in said.ranks[rows]
-    ]
+    ranks = [_numbers_of_ranks(texts[r]) if r >= 0 else [] for r in said.ranks[rows]]
     size = said.group_size[rows].astype(np.int32)
     return Collectives(
         node=new[said.event[rows]].astype(np.int32),
@@ -162,3 +165,9 @@ def graph_collectives(table: TraceTable, new: I64) -> Collectives:
         rank_ptr=np.concatenate([[0], np.cumsum([len(r) for r in ranks])]).astype(np.int64),
         ranks=np.array([r for row in ranks for r in row], np.int32),
     )
+
+
+def _numbers_of_ranks(text: str) -> list[int]:
+    """The ranks of `[0, 1, 2]`; none where one of them is no rank."""
+    found = [int(word) for word in re.findall(r"\d+", text)]
+    return found if all(rank <= np.iinfo(np.int32).max for rank in found) else []

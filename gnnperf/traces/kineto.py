@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gnnperf.errors import InputError
 from gnnperf.graph import GraphMeta, LaneKind, Lanes, NodeKind, dtype_bytes, dtype_index
 from gnnperf.graph.model import F64, I32, NONE
+from gnnperf.traces.collectives import whole_bytes
 from gnnperf.traces.columns import Collector, numbers, product
 from gnnperf.traces.decode import Decoded, Header, pieces
 from gnnperf.traces.marks import find_marks, is_step_mark
@@ -168,7 +169,7 @@ def _collectives(collector: Collector, device_base: int) -> CollectiveTable:
     names = list(collector.strings)
     width = np.array([dtype_bytes(dtype_index(name)) for name in names])[rows.get("dtype")]
     known = [rows.get("input_elements"), rows.get("output_elements")]
-    moved = [np.where((e >= 0) & (width > 0), e * width, NONE).astype(np.int64) for e in known]
+    moved = [whole_bytes(e * width, (e >= 0) & (width > 0)) for e in known]
     empty = collector.strings[""]
     texts = {k: _without(rows.get(k), empty) for k in ("kind", "group", "ranks")}
     return CollectiveTable(

@@ -130,7 +130,8 @@ def steady_steps(job: Job) -> list[int]:
 
     The first step is left out where there are others (caches, allocations, profiler start), and
     so is a stub, which a rank lacks or which has less than half the nodes of the median step
-    (recording began or ended inside of it). Of the rest, those after which no next step begins
+    (recording began or ended inside of it) or whose device work is not in the trace while that of
+    others is. Of the rest, those after which no next step begins
     (the last one) are left out where others remain: their period is not known.
     """
     by_step: dict[int, list[ExecutionGraph]] = {step: [] for step in job.steps}
@@ -141,6 +142,7 @@ def steady_steps(job: Job) -> list[int]:
     typical = float(np.median(list(sizes.values()))) if sizes else 0.0
     steps = list(by_step)
     whole = [s for s in steps if 2 * sizes[s] >= typical and len(by_step[s]) == ranks]
+    whole = [s for s in whole if all(len(g.device_nodes) for g in by_step[s])] or whole
     later = [s for s in whole if s != steps[0]] or whole or steps
     known = [s for s in later if all(_has_period(g, s != steps[-1]) for g in by_step[s])]
     return known or later

@@ -9,7 +9,7 @@ import pytest
 from gnnperf.api import Predictor
 from gnnperf.errors import InputError
 from gnnperf.graph import ExecutionGraph
-from gnnperf.traces import read_job, read_trace, validate
+from gnnperf.traces import read_job, read_trace, steady_steps, validate
 
 Tiny = Any
 """The builder of `conftest.py`, which importlib mode does not let us import."""
@@ -97,3 +97,28 @@ def _shifted(events: list[Any], by: float) -> list[Any]:
         if "correlation" in event["args"]:
             event["args"]["correlation"] += int(by)
     return events
+
+
+def test_steps_without_their_kernels_are_not_steady(tiny: Tiny) -> None:
+    steps = [tiny.step(i, 100 * i, 99) for i in range(6)]
+    works = [_shifted(tiny.one_op(), 100 * i) for i in range(6)]
+    kept = [e for i, w in enumerate(works) for e in (w if i % 2 else w[:-1])]
+    job = read_job(tiny.write([*steps, *kept]))
+    assert [len(g.device_nodes) for g in job.graphs] == [0, 1, 0, 1, 0, 1]
+    assert set(steady_steps(job)) <= {1, 3, 5}
+
+
+@pytest.mark.parametrize("elements", [2**62, 2**63 - 1])
+def test_sizes_and_ranks_of_collectives_past_their_type(tiny: Tiny, elements: int) -> None:
+    events = tiny.one_op()
+    events[-1]["args"] |= {
+        "Collective name": "allreduce",
+        "dtype": "Float",
+        "In msg nelems": elements,
+        "Out msg nelems": 10,
+        "Process Group Ranks": [0, 2**40],
+    }
+    said = read_trace(tiny.write(events)).collectives
+    assert said.input_bytes.tolist() == [-1]
+    assert said.output_bytes.tolist() == [40]
+    assert said.ranks.tolist() == []
