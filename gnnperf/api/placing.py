@@ -43,12 +43,18 @@ def place(job: Job, hardware: str | Hardware | None) -> Placement:
     if target is None:
         raise InputError(
             f"{_told(job)}, which gnnperf does not know",
+            path=job.graphs[0].meta.source or None,
             remedy="give --hardware (`gnnperf hardware list` shows the names)",
         )
     moved = own is None or target.name != own.name
     on_device = all(len(g.device_nodes) for g in job.graphs)
     if target.kind == "cpu" and on_device:
-        raise InputError(f"a trace of a GPU cannot be put on {target.name}", remedy="choose a GPU")
+        raise InputError(
+            f"a trace of a GPU cannot be put on {target.name}",
+            path=job.graphs[0].meta.source or None,
+            field="--hardware",
+            remedy="choose a GPU",
+        )
     if on_device:
         return Placement(job, own, target, target.name, moved, ())
     if target.kind == "cpu":

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gnnperf.api.prediction import Prediction
@@ -43,8 +44,8 @@ def duration(us: float) -> str:
 
 def console() -> Console:
     """Standard output; wide enough for the tables where it is no terminal."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=PIPE_WIDTH)
+    plain = Console(emoji=False)
+    return plain if plain.is_terminal else Console(emoji=False, width=PIPE_WIDTH)
 
 
 def short_name(name: str) -> str:
@@ -75,7 +76,7 @@ def print_prediction(prediction: Prediction, console: Console, top: int = 10) ->
 def _headline(prediction: Prediction, console: Console) -> None:
     time, source = prediction.iteration_time_us, prediction.provenance
     console.print(
-        f"[bold]Iteration time {duration(time.predicted)}[/bold] on {source['hardware']}"
+        f"[bold]Iteration time {duration(time.predicted)}[/bold] on {escape(source['hardware'])}"
         f" ({time.coverage:.0%} interval {duration(time.low)} to {duration(time.high)},"
         f" {source['engine']} engine)"
     )
@@ -84,7 +85,7 @@ def _headline(prediction: Prediction, console: Console) -> None:
         console.print(
             f"Measured {duration(time.measured)} ({source['measured_how']}): {error:+.1f} %"
         )
-    console.print(f"Step {source['step_name']} of {source['source']}: {source['bound']}")
+    console.print(escape(f"Step {source['step_name']} of {source['source']}: {source['bound']}"))
 
 
 def _breakdown(prediction: Prediction) -> Table:
@@ -126,7 +127,7 @@ def _kernels(prediction: Prediction, top: int) -> Table:
     heaviest = sorted(totals.items(), key=lambda item: -item[1][1])[:top]
     for (name, family), (count, us, low, high, measured) in heaviest:
         table.add_row(
-            short_name(name),
+            escape(short_name(name)),
             family,
             str(int(count)),
             duration(us),
@@ -142,7 +143,10 @@ def _savings(prediction: Prediction) -> Table:
         table.add_column(heading, justify="left" if heading == "op or call" else "right")
     for row in prediction.savings:
         table.add_row(
-            short_name(row.name), str(row.count), duration(row.path_us), duration(row.saving_us)
+            escape(short_name(row.name)),
+            str(row.count),
+            duration(row.path_us),
+            duration(row.saving_us),
         )
     return table
 
