@@ -14,6 +14,7 @@ from gnnperf.ops import OpBatch, batch_cost, element_bytes
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 
+OWN_SOURCES = ("gnnperf", "trace", "")
 NO_VARIANT = -1
 """Code of an implementation that the network does not know."""
 
@@ -40,7 +41,12 @@ class Measurement:
 
 
 def variant_name(source: str, framework: str, kernel_source: str = "") -> str:
-    """Name of an implementation: only aiconfigurator's sources name one, not a single kernel."""
+    """Name of an implementation: only aiconfigurator's sources name one, not a single kernel.
+
+    Own recordings and traces are what predictions are asked for, and share one name.
+    """
+    if source in OWN_SOURCES:
+        return "any:any:any"
     library = kernel_source if source == "aiconfigurator" else ""
     return ":".join((source or "any", framework or "any", library or "any"))
 
