@@ -106,7 +106,7 @@ def interval_factors(scores: list[dict[str, Any]], slots: tuple[str, ...]) -> di
     Args:
         scores: One entry per (group left out, slot): `slot` and `quantiles`, the quantiles 0, 1,
             ..., 100 % of |error| / spread. Each group counts the same.
-        slots: All slots; one without scores gets the largest factor of the others.
+        slots: All slots; one without scores gets the median factor of the others.
     """
     grid = np.linspace(0.0, 1.0, 101)
     found: dict[str, float] = {}
@@ -116,8 +116,8 @@ def interval_factors(scores: list[dict[str, Any]], slots: tuple[str, ...]) -> di
             continue
         pooled = np.concatenate([np.interp(grid, grid, part) for part in parts])
         found[slot] = float(np.quantile(pooled, COVERAGE))
-    largest = max(found.values(), default=2.0)
-    return {slot: found.get(slot, largest) for slot in slots}
+    usual = float(np.median(list(found.values()))) if found else 2.0
+    return {slot: found.get(slot, usual) for slot in slots}
 
 
 def cross_coverage(scores: list[dict[str, Any]]) -> list[dict[str, Any]]:
