@@ -2,14 +2,16 @@
 
 import json
 import zipfile
+import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnperf.errors import InputError
+from gnnperf.errors import GnnperfError, InputError
 from gnnperf.graph.job import Job, Rendezvous
 from gnnperf.graph.model import (
     Arguments,
@@ -24,6 +26,11 @@ from gnnperf.graph.model import (
 
 FORMAT = 1
 """Number of the file's layout; a reader refuses a newer one."""
+
+T = TypeVar("T")
+
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, msgspec.MsgspecError)
+"""What a damaged archive raises besides."""
 
 _TABLES: dict[str, type] = {
     "nodes": Nodes,
@@ -80,14 +87,18 @@ def load_job(path: str | Path) -> Job:
             graphs = tuple(
                 _graph(arrays, i, g, texts[g["strings"]]) for i, g in enumerate(header["graphs"])
             )
-            joined = Rendezvous(*(arrays[f"rendezvous/{f.name}"] for f in fields(Rendezvous)))
-    except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as why:
+            joined = _columns(Rendezvous, arrays, "rendezvous")
+            job = Job(graphs, joined, msgspec.convert(header["folded_ranks"], int))
+            job.check()
+    except InputError:
+        raise
+    except (OSError, LookupError, ValueError, TypeError, GnnperfError, *_DAMAGE) as why:
         raise InputError(
             f"not a gnnperf graph file ({type(why).__name__}: {why})",
             path=path,
             remedy="give a file written by `gnnperf dataset build` or save_job",
         ) from why
-    return Job(graphs, joined, header["folded_ranks"])
+    return job
 
 
 def _graph(
@@ -96,17 +107,30 @@ def _graph(
     header: dict[str, Any],
     strings: tuple[str, ...],
 ) -> ExecutionGraph:
-    tables = {
-        name: table(*(arrays[f"{index}/{name}/{f.name}"] for f in fields(table)))
-        for name, table in _TABLES.items()
+    tables: dict[str, Any] = {
+        name: _columns(table, arrays, f"{index}/{name}") for name, table in _TABLES.items()
     }
-    meta = dict(header["meta"])
-    for name in ("versions", "notes"):
-        meta[name] = tuple((str(a), str(b)) for a, b in meta[name])
-    meta["warnings"] = tuple(meta["warnings"])
+    unknown = set(header["meta"]) - {f.name for f in fields(GraphMeta)}
+    if unknown:
+        raise ValueError(f"unknown {', '.join(sorted(unknown))}")
     return ExecutionGraph(
-        strings=strings,
-        output_ptr=arrays[f"{index}/output_ptr"],
-        meta=GraphMeta(**meta),
+        strings=msgspec.convert(strings, tuple[str, ...]),
+        output_ptr=_column(arrays, f"{index}/output_ptr", np.int64),
+        meta=msgspec.convert(header["meta"], GraphMeta),
         **tables,
     )
+
+
+def _columns(table: type[T], arrays: Any, place: str) -> T:  # noqa: ANN401
+    """A table of arrays of the element types that its columns declare."""
+    types = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(table).items()}
+    return table(
+        **{name: _column(arrays, f"{place}/{name}", dtype) for name, dtype in types.items()}
+    )
+
+
+def _column(arrays: Any, name: str, dtype: type) -> NDArray[Any]:  # noqa: ANN401
+    column: NDArray[Any] = arrays[name]
+    if column.ndim != 1 or not np.can_cast(column.dtype, dtype, "same_kind"):
+        raise ValueError(f"{name} is {column.dtype}{list(column.shape)}")
+    return column.astype(dtype, copy=False)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.errors import InputError
-from gnnperf.graph.model import I32, I64, ExecutionGraph
+from gnnperf.errors import GnnperfError, InputError
+from gnnperf.graph.model import I32, I64, ExecutionGraph, check_index, check_ptr
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,17 @@ class Job:
     folded_ranks: int = 1
     """SPMD: how many real ranks each graph stands for"""
 
+    def check(self) -> None:
+        """Raise GnnperfError if a graph's tables or the rendezvous do not fit together."""
+        for graph in self.graphs:
+            graph.check()
+        ptr, graphs, nodes = self.rendezvous.ptr, self.rendezvous.graph, self.rendezvous.node
+        check_ptr("rendezvous.ptr", ptr, len(ptr) - 1, len(nodes))
+        sizes = np.array([graph.num_nodes for graph in self.graphs])
+        check_index("rendezvous.graph", graphs, len(sizes), 0)
+        if len(graphs) != len(nodes) or (nodes < 0).any() or (nodes >= sizes[graphs]).any():
+            raise GnnperfError("rendezvous.node points outside of its graphs")
+
     @property
     def ranks(self) -> list[int]:
         """The distinct ranks, ascending."""
@@ -51,7 +62,12 @@ class Job:
         """Indices into `graphs` of one step's graphs, a rank each, by rank."""
         found = [i for i, g in enumerate(self.graphs) if g.meta.step == step]
         if not found:
-            raise InputError(f"no step {step} (steps: {self.steps})", remedy="choose one of them")
+            raise InputError(
+                f"no step {step} (steps: {self.steps})",
+                path=self.graphs[0].meta.source or None if self.graphs else None,
+                field="step",
+                remedy="choose one of them",
+            )
         return sorted(found, key=lambda i: self.graphs[i].meta.rank)
 
     def of_step(self, step: int) -> "Job":

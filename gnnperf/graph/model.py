@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnperf.errors import GnnperfError
-from gnnperf.graph.kinds import DEVICE_KINDS, NodeKind
+from gnnperf.graph.dtypes import DTYPES
+from gnnperf.graph.kinds import DEVICE_KINDS, EdgeKind, NodeKind, Phase
 
 I8 = NDArray[np.int8]
 U8 = NDArray[np.uint8]
@@ -231,31 +232,67 @@ class ExecutionGraph:
         return np.flatnonzero(self.is_kind(*DEVICE_KINDS))
 
     def check(self) -> None:
-        """Raise GnnperfError if tables and indices do not fit together."""
+        """Raise GnnperfError if tables and indices do not fit together, or times are no times."""
         n, t = self.num_nodes, len(self.inputs.dtype)
-        for column in fields(self.nodes):
-            if len(getattr(self.nodes, column.name)) != n:
-                raise GnnperfError(f"node column {column.name} has another length than kind")
-        _check_ptr("arguments.ptr", self.arguments.ptr, n, len(self.arguments.type))
-        _check_ptr("arguments.tensor_ptr", self.arguments.tensor_ptr, len(self.arguments.type), t)
-        _check_ptr("output_ptr", self.output_ptr, n, len(self.outputs.dtype))
-        for label, index, size in (
-            ("nodes.name", self.nodes.name, len(self.strings)),
-            ("nodes.lane", self.nodes.lane, len(self.lanes.kind)),
-            ("nodes.parent", self.nodes.parent, n),
-            ("nodes.op", self.nodes.op, n),
-            ("nodes.launch", self.nodes.launch, n),
-            ("edges.src", self.edges.src, n),
-            ("edges.dst", self.edges.dst, n),
-            ("collectives.node", self.collectives.node, n),
+        for label in ("nodes", "edges", "lanes"):
+            _check_columns(label, getattr(self, label))
+        check_ptr("arguments.ptr", self.arguments.ptr, n, len(self.arguments.type))
+        check_ptr("arguments.tensor_ptr", self.arguments.tensor_ptr, len(self.arguments.type), t)
+        check_ptr("output_ptr", self.output_ptr, n, len(self.outputs.dtype))
+        said = self.collectives
+        check_ptr("collectives.rank_ptr", said.rank_ptr, len(said.node), len(said.ranks))
+        for side in ("inputs", "outputs"):
+            tensors = getattr(self, side)
+            check_ptr(f"{side}.dim_ptr", tensors.dim_ptr, len(tensors.dtype), len(tensors.dims))
+            check_index(f"{side}.dtype", tensors.dtype, len(DTYPES), 0)
+        strings, lanes = len(self.strings), len(self.lanes.kind)
+        for label, index, size, least in (
+            ("nodes.kind", self.nodes.kind, len(NodeKind), 0),
+            ("nodes.phase", self.nodes.phase, len(Phase), 0),
+            ("nodes.name", self.nodes.name, strings, 0),
+            ("nodes.scope", self.nodes.scope, strings, NONE),
+            ("nodes.lane", self.nodes.lane, lanes, 0),
+            ("nodes.parent", self.nodes.parent, n, NONE),
+            ("nodes.op", self.nodes.op, n, NONE),
+            ("nodes.launch", self.nodes.launch, n, NONE),
+            ("arguments.type", self.arguments.type, strings, NONE),
+            ("arguments.value", self.arguments.value, strings, NONE),
+            ("edges.src", self.edges.src, n, 0),
+            ("edges.dst", self.edges.dst, n, 0),
+            ("edges.kind", self.edges.kind, len(EdgeKind), 0),
+            ("lanes.label", self.lanes.label, strings, 0),
+            ("collectives.node", said.node, n, 0),
+            ("collectives.kind", said.kind, strings, NONE),
+            ("collectives.group", said.group, strings, NONE),
         ):
-            if len(index) and (index.min() < NONE or index.max() >= size):
-                raise GnnperfError(f"{label} points outside of its table of {size} rows")
+            check_index(label, index, size, least)
+        self._check_times()
+
+    def _check_times(self) -> None:
+        start, duration = self.nodes.start_us, self.nodes.duration_us
+        if np.isinf(start).any() or np.isinf(duration).any() or (duration < 0).any():
+            raise GnnperfError("nodes.start_us or duration_us holds what is no time")
+        launch = self.nodes.launch[self.nodes.launch >= 0]
+        if np.isnan(start[launch]).any():
+            raise GnnperfError("nodes.launch points at calls without a start")
 
 
-def _check_ptr(label: str, ptr: I64, rows: int, total: int) -> None:
+def _check_columns(label: str, table: object) -> None:
+    lengths = {len(getattr(table, f.name)) for f in fields(table)}  # type: ignore[arg-type]
+    if len(lengths) > 1:
+        raise GnnperfError(f"the columns of {label} have several lengths: {sorted(lengths)}")
+
+
+def check_ptr(label: str, ptr: I64, rows: int, total: int) -> None:
+    """Raise GnnperfError if `ptr` does not cut `total` entries into `rows` rows."""
     if len(ptr) != rows + 1 or ptr[0] != 0 or ptr[-1] != total or (np.diff(ptr) < 0).any():
         raise GnnperfError(f"{label} is no CSR pointer of {rows} rows over {total} entries")
+
+
+def check_index(label: str, index: NDArray[np.integer], size: int, least: int) -> None:
+    """Raise GnnperfError if an index is below `least` or not below `size`."""
+    if len(index) and (index.min() < least or index.max() >= size):
+        raise GnnperfError(f"{label} points outside of its table of {size} rows")
 
 
 def tables_equal(left: object, right: object) -> bool:
