@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
             remedy=f"end it in {' or '.join(ENDINGS)}",
         )
     job = read_job(args.trace)
+    if args.out.is_dir():
+        raise InputError("is a folder", path=args.out, field="--out", remedy="name a file")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     if args.out.suffix == ".npz":
         save_job(job, args.out)

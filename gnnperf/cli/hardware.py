@@ -1,7 +1,6 @@
 """`gnnperf hardware list|show NAME|check FILE`."""
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     action = {"list": _list, "show": _show, "check": _check}[args.action]
     document = action(args, console)
     if args.json is not None:
-        args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        from gnnperf.cli.render import write_json  # the timeline is not needed before
+
+        write_json(document, args.json)
     return 0
 
 

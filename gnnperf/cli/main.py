@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from gnnperf import __version__
-from gnnperf.errors import GnnperfError
+from gnnperf.errors import GnnperfError, InputError
 
 VERBS: dict[str, str] = {
     "infer": "predict the iteration time of a trace, here or on other hardware",
@@ -87,6 +87,10 @@ def _run(module: Verb, args: argparse.Namespace) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as why:
+        told = InputError(why.strerror or str(why), path=why.filename, remedy="check the path")
+        print(f"gnnperf: {told}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("gnnperf: interrupted", file=sys.stderr)
         return 130

@@ -1,10 +1,12 @@
 """What `infer` and `simulate` share: options, reading, printing, writing."""
 
 import argparse
-import math
 from pathlib import Path
 
 from gnnperf.errors import InputError
+
+MAX_SCALE = 1e6
+"""Longer work is a typing error, and far beyond what any device could be."""
 
 
 def add_step_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="all device work takes X times as long (0: for free)",
     )
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="rows of the op table")
+    parser.add_argument("--top", type=_count, default=10, metavar="N", help="rows of the op table")
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="write the computed timeline for Perfetto"
     )
@@ -39,10 +41,19 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _scale(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text} is no factor of 0 or more")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MAX_SCALE:
+        raise argparse.ArgumentTypeError(f"{text!r} is no factor from 0 to {MAX_SCALE:,.0f}")
     return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+    return int(text)
 
 
 def predict_step(

@@ -1,7 +1,6 @@
 """`gnnperf validate TRACE...`: what traces hold, how it hangs together, and what is wrong."""
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gnnperf.errors import InputError
 from gnnperf.traces.validate import CHECKS, FileReport, Report, validate
 
 _PIPE_WIDTH = 160
@@ -31,10 +29,9 @@ def run(args: argparse.Namespace) -> int:
     """Read, check, print."""
     report = validate(args.traces)
     if args.json is not None:
-        try:
-            args.json.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
-        except OSError as why:
-            raise InputError(f"cannot write ({why.strerror})", path=args.json) from why
+        from gnnperf.cli.render import write_json  # the timeline is not needed before
+
+        write_json(asdict(report), args.json)
     if args.quiet:
         return 0
     console = Console()

@@ -1,9 +1,12 @@
 """What the verbs say of input that is odd or wrong: a result, or one line and exit 2."""
 
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnperf.cli.main import main
@@ -66,3 +69,106 @@ def test_an_unknown_device_is_told_with_its_file(
     assert "--hardware" in said
     said = complaint(["simulate", trace, "--hardware", "cpu"], capsys)
     assert "t.json: --hardware" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--kernel-scale", "nan"],
+        ["--kernel-scale", "1e300"],
+        ["--kernel-scale", "-1"],
+        ["--kernel-scale", "much"],
+        ["--top", "-3"],
+        ["--top", "x"],
+        ["--step", "99"],
+    ],
+)
+def test_silly_options_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    said = complaint(["simulate", write(tmp_path / "t.json"), *words], capsys)
+    assert words[0].lstrip("-") in said
+    assert words[1] in said
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+@pytest.mark.parametrize("place", ["folder.{}", "t.json/x.{}"])
+def test_a_place_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, ending: str
+) -> None:
+    trace = write(tmp_path / "t.json")
+    out = tmp_path / place.format(ending)
+    if "folder" in place:
+        out.mkdir()
+    said = complaint(["dataset", "build", trace, "--out", out], capsys)
+    assert str(tmp_path) in said
+
+
+def test_reports_into_missing_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, out = write(tmp_path / "t.json"), tmp_path / "none" / "x.json"
+    for words in (["simulate", trace], ["validate", trace], ["hardware", "show", "a100"]):
+        assert str(out) in complaint([*words, "--json", out], capsys)
+
+
+def _header(change: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def alter(arrays: dict[str, Any]) -> None:
+        header = json.loads(arrays["header"].tobytes())
+        change(header)
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+
+    return alter
+
+
+DAMAGE: dict[str, Callable[[dict[str, Any]], None]] = {
+    "nodes.name": lambda a: a["0/nodes/name"].fill(9999),
+    "nodes.launch": lambda a: a["0/nodes/launch"].fill(9999),
+    "nodes.kind": lambda a: a["0/nodes/kind"].fill(99),
+    "lanes.label": lambda a: a["0/lanes/label"].fill(9999),
+    "edges.src": lambda a: a["0/edges/src"].fill(-2),
+    "inputs.dtype": lambda a: a["0/inputs/dtype"].fill(99),
+    "no time": lambda a: a["0/nodes/duration_us"].fill(-1),
+    "without a start": lambda a: a["0/nodes/start_us"].fill(np.nan),
+    "several lengths": lambda a: a.update({"0/nodes/name": a["0/nodes/name"][:2]}),
+    "0/nodes/kind is float64": lambda a: a.update({"0/nodes/kind": a["0/nodes/kind"] * 1.0}),
+    "0/edges/dst": lambda a: a.pop("0/edges/dst"),
+    "rendezvous.ptr": lambda a: a.update({"rendezvous/ptr": np.array([0, 5])}),
+    "$.step": _header(lambda h: h["graphs"][0]["meta"].update(step="x")),
+    "$.device": _header(lambda h: h["graphs"][0]["meta"].update(device=5)),
+    "unknown zzz": _header(lambda h: h["graphs"][0]["meta"].update(zzz=5)),
+    "IndexError": _header(lambda h: h["graphs"][0].update(strings=50)),
+    "Expected `str`": _header(lambda h: h.update(strings=[[1, 2]])),
+    "newer": _header(lambda h: h.update(gnnperf_graph=99)),
+}
+
+
+@pytest.mark.parametrize("word", DAMAGE)
+def test_a_damaged_graph_file_is_refused_by_every_reader(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
+    assert main(["dataset", "build", str(write(tmp_path / "t.json")), "--out", str(good)]) == 0
+    with np.load(good) as stored:
+        arrays = {name: stored[name].copy() for name in stored.files}
+    DAMAGE[word](arrays)
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    bad.write_bytes(packed.getvalue())
+    capsys.readouterr()
+    for verb in ("simulate", "validate"):
+        said = complaint([verb, bad], capsys)
+        assert f"{bad}: " in said
+        assert word in said
+
+
+def test_a_graph_file_says_what_its_trace_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, graphs = write(tmp_path / "t.json"), tmp_path / "t.npz"
+    assert main(["dataset", "build", str(trace), "--out", str(graphs)]) == 0
+    found = []
+    for place in (trace, graphs, trace):
+        out = tmp_path / "out.json"
+        assert main(["simulate", str(place), "--json", str(out)]) == 0
+        found.append(out.read_bytes())
+    capsys.readouterr()
+    assert found[0] == found[1] == found[2]
