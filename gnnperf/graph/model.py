@@ -266,6 +266,7 @@ class ExecutionGraph:
             ("collectives.group", said.group, strings, NONE),
         ):
             check_index(label, index, size, least)
+        check_forest("nodes.parent", self.nodes.parent)
         self._check_times()
 
     def _check_times(self) -> None:
@@ -287,6 +288,16 @@ def check_ptr(label: str, ptr: I64, rows: int, total: int) -> None:
     """Raise GnnperfError if `ptr` does not cut `total` entries into `rows` rows."""
     if len(ptr) != rows + 1 or ptr[0] != 0 or ptr[-1] != total or (np.diff(ptr) < 0).any():
         raise GnnperfError(f"{label} is no CSR pointer of {rows} rows over {total} entries")
+
+
+def check_forest(label: str, parent: I32) -> None:
+    """Raise GnnperfError if a node is its own ancestor (pointer doubling)."""
+    n = len(parent)
+    above = np.append(np.where(parent < 0, n, parent), n)
+    for _ in range(n.bit_length()):
+        above = above[above]
+    if (above != n).any():
+        raise GnnperfError(f"{label} goes in a circle")
 
 
 def check_index(label: str, index: NDArray[np.integer], size: int, least: int) -> None:

@@ -144,7 +144,7 @@ def pieces(data: bytes, path: str, decoded: Decoded) -> Iterator[list[Event]]:
             field="traceEvents",
             remedy="record the trace again or drop that event",
         ) from why
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         tail = data.rstrip()[-1:]
         cut = tail not in (b"]", b"}") or "truncated" in str(why)
         raise InputError(

@@ -101,7 +101,7 @@ def read(source: Source) -> TraceTable:
 def _decode(source: Source) -> Document:
     try:
         return msgspec.json.decode(source.data, type=Document)
-    except msgspec.DecodeError as why:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as why:
         raise InputError(
             f"broken execution trace: {why}", path=source.name, remedy="record it again"
         ) from why
@@ -200,6 +200,7 @@ def _written(
 def _relations(table: TraceTable, nodes: list[Node]) -> None:
     row = {node.id: i for i, node in enumerate(nodes)}
     above: I32 = np.array([row.get(n.parent, NONE) for n in nodes], np.int32)
+    above[above >= np.arange(len(nodes))] = NONE  # nothing encloses what began before it
     host = table.kind == NodeKind.HOST_OP
     same = table.lane == table.lane[above]
     table.parent = np.where(host & same, above, NONE).astype(np.int32)

@@ -126,6 +126,7 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], None]] = {
     "lanes.label": lambda a: a["0/lanes/label"].fill(9999),
     "edges.src": lambda a: a["0/edges/src"].fill(-2),
     "inputs.dtype": lambda a: a["0/inputs/dtype"].fill(99),
+    "nodes.parent": lambda a: a["0/nodes/parent"].fill(0),
     "no time": lambda a: a["0/nodes/duration_us"].fill(-1),
     "without a start": lambda a: a["0/nodes/start_us"].fill(np.nan),
     "several lengths": lambda a: a.update({"0/nodes/name": a["0/nodes/name"][:2]}),
@@ -172,3 +173,22 @@ def test_a_graph_file_says_what_its_trace_says(
         found.append(out.read_bytes())
     capsys.readouterr()
     assert found[0] == found[1] == found[2]
+
+
+def test_an_execution_trace_whose_op_is_its_own_parent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [
+        {"id": i, "name": "aten::mm", "parent": parent} for i, parent in ((2, 2), (3, 4), (4, 3))
+    ]
+    path = tmp_path / "e.json"
+    path.write_text(json.dumps({"schema": "1.0.1", "nodes": nodes}))
+    assert main(["validate", str(path)]) == 0
+    assert "pytorch-et" in capsys.readouterr().out
+
+
+def test_json_nested_beyond_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = '[{"ph": "X", "args": {"Input Dims": ' + "[" * 5000 + "]" * 5000 + "}}]"
+    path = tmp_path / "deep.json"
+    path.write_text('{"traceEvents": ' + events + "}")
+    assert "deep.json" in complaint(["validate", path], capsys)
