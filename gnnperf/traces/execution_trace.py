@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from gnnperf.errors import InputError
 from gnnperf.graph import GraphMeta, LaneKind, Lanes, NodeKind
 from gnnperf.graph.model import I32, I64, NONE
-from gnnperf.traces.columns import numbers, product
+from gnnperf.traces.columns import LATEST_US, numbers, product
 from gnnperf.traces.decode import Args
 from gnnperf.traces.marks import find_marks, is_step_mark
 from gnnperf.traces.signatures import SignatureBuilder, execution_trace_row
@@ -77,6 +77,18 @@ def read(source: Source) -> TraceTable:
         InputError: Broken JSON, a node of another layout, or no node at all.
     """
     document = _decode(source)
+    try:
+        return _table(source, document)
+    except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as why:
+        raise InputError(
+            f"a node is not as an execution trace has it ({type(why).__name__}: {why})",
+            path=source.name,
+            field="nodes",
+            remedy="record it again",
+        ) from why
+
+
+def _table(source: Source, document: Document) -> TraceTable:
     nodes = sorted((n for n in document.nodes if not _ROOT.match(n.name)), key=lambda node: node.id)
     if not nodes:
         raise InputError("no op among its nodes", path=source.name, field="nodes")
@@ -214,6 +226,8 @@ def _times(table: TraceTable, nodes: list[Node]) -> None:
         table.duration_us = np.array([n.dur or 0.0 for n in nodes], np.float64)
         table.origin_us = table.clock_us = float(table.start_us.min())
         table.start_us -= table.origin_us
+        if (table.duration_us < 0).any() or not (np.abs(table.start_us) < LATEST_US).all():
+            raise ValueError("a negative duration, or a time past 285 years")
         return
     last = np.arange(len(nodes))
     parent = table.parent.tolist()

@@ -192,3 +192,26 @@ def test_json_nested_beyond_reason(tmp_path: Path, capsys: pytest.CaptureFixture
     path = tmp_path / "deep.json"
     path.write_text('{"traceEvents": ' + events + "}")
     assert "deep.json" in complaint(["validate", path], capsys)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tid": 2**70},
+        {"input_shapes": 5, "input_types": ["Tensor(float)"]},
+        {"input_types": 5},
+        {"attrs": [{"name": "rf_id"}]},
+        {"name": "record_param_comms", "inputs": ["x", "allreduce"],
+         "input_types": ["Int", "String"]},
+        {"ts": 5, "dur": -3},
+        {"ts": 1e300, "dur": 1},
+    ],
+)  # fmt: skip
+def test_an_execution_trace_of_wrong_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, object]
+) -> None:
+    first = {"id": 1, "name": "aten::mm", "ts": 1, "dur": 1}
+    path = tmp_path / "e.json"
+    nodes = [first, {"id": 2, "name": "aten::mm", **change}]
+    path.write_text(json.dumps({"schema": "1.0.1", "nodes": nodes}))
+    assert "e.json: nodes: " in complaint(["validate", path], capsys)
