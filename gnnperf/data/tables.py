@@ -305,10 +305,22 @@ def read_tables(path: str | Path, rows: int = 250_000) -> Iterator[KernelTable]:
     missing = [n for n in columns if n not in names]
     if missing:
         raise InputError("no such column", path=path, field=missing[0], remedy="import it again")
+    for name in (*_DIMS, "duration_us", *peers):
+        if not pa.types.is_floating(file.schema_arrow.field(name).type):
+            raise InputError("no numbers", path=path, field=name, remedy="import it again")
     if file.metadata.num_rows == 0:
         yield _from_arrow(file.read(columns), peers)
     for batch in file.iter_batches(rows, columns=columns):
-        yield _from_arrow(pa.Table.from_batches([batch]), peers)
+        part = _from_arrow(pa.Table.from_batches([batch]), peers)
+        wrong = np.flatnonzero(~((part.duration_us > 0) & np.isfinite(part.duration_us)))
+        if len(wrong):
+            raise InputError(
+                f"{part.duration_us[wrong[0]]:g} us in row {part.row[wrong[0]]} is no duration",
+                path=path,
+                field="duration_us",
+                remedy="leave such rows out and import it again",
+            )
+        yield part
 
 
 def _open(path: str | Path) -> Any:  # noqa: ANN401
