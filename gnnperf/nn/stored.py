@@ -69,11 +69,14 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         raise InputError(
             "no checkpoint of gnnperf", path=file, remedy="give one of `gnnperf train`"
         )
+    if not (isinstance(head["format"], int) and isinstance(content.get("state_dict"), dict)):
+        raise InputError("a damaged checkpoint", path=file, remedy="train it again")
     if head["format"] > FORMAT:
         raise InputError(
             f"format {head['format']} is newer than {FORMAT}", path=file, remedy="update gnnperf"
         )
-    if head["features"] != feature_list() or head["families"] != list(family_names()):
+    known = (feature_list(), list(family_names()))
+    if (head.get("features"), head.get("families")) != known:
         raise InputError(
             "was trained on other features or op families",
             path=file,
@@ -89,7 +92,15 @@ def build(content: dict[str, Any], path: str | Path = "") -> KernelNetwork:
     Raises:
         InputError: The file's weights are not those of this version's network.
     """
-    network = KernelNetwork(ModelConfig.of(content["gnnperf"]["model"]))
+    try:
+        network = KernelNetwork(ModelConfig.of(content["gnnperf"]["model"]))
+    except (TypeError, KeyError, AttributeError) as why:
+        raise InputError(
+            "its network is not one of this version",
+            path=path or None,
+            field="model",
+            remedy="train it again with this version",
+        ) from why
     prefix = "network."
     weights = {
         name.removeprefix(prefix): value
