@@ -94,5 +94,8 @@ def override(data: dict[str, Any], settings: list[str]) -> dict[str, Any]:
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
                 raise InputError(f"{group!r} in {key!r} is no group of keys")
-        place[last] = yaml.safe_load(text)
+        try:
+            place[last] = yaml.safe_load(text)
+        except yaml.YAMLError as why:
+            raise InputError(f"{text!r} is no YAML value", field=key) from why
     return result

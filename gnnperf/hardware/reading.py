@@ -94,10 +94,11 @@ def _entries(data: dict[str, Any], what: str, path: str | Path) -> list[tuple[st
             raise InputError(
                 "unknown key", path=path, field=key, remedy=f"known: common, families, {what}"
             )
-    common, families = data.get("common", {}), data.get("families", {})
+    common, families = _group(data, "common", path), _group(data, "families", path)
+    families = {name: _group(families, name, path) for name in families}
     found = []
-    for name, own in data[what].items():
-        levels, parent = [own], own.get("extends")
+    for name, own in _group(data, what, path).items():
+        levels, parent = [own], _group(data[what], name, path).get("extends")
         while parent is not None:
             if parent not in families:
                 raise InputError(
@@ -109,14 +110,20 @@ def _entries(data: dict[str, Any], what: str, path: str | Path) -> list[tuple[st
     return found
 
 
+def _group(data: dict[str, Any], key: str, path: str | Path) -> dict[str, Any]:
+    """The mapping at a key; empty where there is none."""
+    group = {} if data.get(key) is None else data[key]
+    if not isinstance(group, dict):
+        raise InputError("expected a group of keys", path=path, field=str(key))
+    return group
+
+
 def _merge(path: str | Path, name: str, *levels: dict[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for level in levels:
-        if not isinstance(level, dict):
-            raise InputError("expected a group of keys", path=path, field=name)
         merged |= level
-        sources |= level.get("sources") or {}
+        sources |= _group(level, "sources", path)
     merged.pop("extends", None)
     return merged | {"name": name, "sources": sources}
 

@@ -86,13 +86,19 @@ class TrainConfig:
         """Refuse values that cannot be run; the message names the key."""
         for key, value in (
             ("data.rows_per_cell", self.data.rows_per_cell),
+            ("threads", self.threads),
             ("prior.steps", self.prior.steps),
+            ("prior.batch_size", self.prior.batch_size),
+            ("model.hidden", self.model.hidden),
+            ("model.layers", self.model.layers),
             ("model.members", self.model.members),
             ("train.epochs", self.train.epochs),
             ("train.batch_size", self.train.batch_size),
         ):
             if value < 1:
                 raise ValueError(f"{key} must be at least 1, not {value}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be from 0 to 4294967295, not {self.seed}")
         if self.wandb not in ("offline", "online", "disabled"):
             raise ValueError(f"wandb must be offline, online or disabled, not {self.wandb!r}")
 

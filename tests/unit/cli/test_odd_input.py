@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from gnnperf.cli.main import main
+from gnnperf.data.tables import load_table, save_table
 
 MM = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
 
@@ -215,3 +217,49 @@ def test_an_execution_trace_of_wrong_types(
     nodes = [first, {"id": 2, "name": "aten::mm", **change}]
     path.write_text(json.dumps({"schema": "1.0.1", "nodes": nodes}))
     assert "e.json: nodes: " in complaint(["validate", path], capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("devices: 5", "devices"),
+        ("devices: {a: 5}", "a"),
+        ("families: 5\ndevices: {a: {extends: f}}", "families"),
+        ("families: {f: 5}\ndevices: {a: {extends: f}}", "f"),
+        ("platforms: [1]", "platforms"),
+        ("name: a\nsources: 5", "sources"),
+    ],
+)
+def test_a_hardware_file_of_wrong_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, field: str
+) -> None:
+    path = tmp_path / "h.yaml"
+    path.write_text(text)
+    said = complaint(["hardware", "check", path], capsys)
+    assert f"h.yaml: {field}: expected a group of keys" in said
+
+
+@pytest.mark.parametrize("duration", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_kernel_table_with_a_duration_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], duration: float
+) -> None:
+    table = tmp_path / "t.parquet"
+    assert main(["dataset", "build", str(write(tmp_path / "t.json")), "--out", str(table)]) == 0
+    held = load_table(table)
+    save_table(replace(held, duration_us=np.full(len(held), duration)), table)
+    said = complaint(["evaluate", table, "--engine", "analytic"], capsys)
+    assert "t.parquet: duration_us" in said
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["seed=-5", "threads=0", "model.hidden=-4", "model.layers=0", "prior.batch_size=0", "seed=[1"],
+)
+def test_a_training_config_that_cannot_be_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("wandb: disabled\n")
+    words = ["train", "--config", config, "--run", tmp_path / "run", "--set", setting]
+    assert setting.split("=")[0] in complaint(words, capsys)
+    assert not (tmp_path / "run").exists()
