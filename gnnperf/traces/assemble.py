@@ -109,6 +109,10 @@ def _ranked(tables: list[TraceTable]) -> list[TraceTable]:
 
 def _told_apart(group: list[TraceTable], rank: int) -> list[TraceTable]:
     if any(dict(t.meta.notes).get("rank_recorded") == "true" for t in group):
+        if not _in_turn(group):
+            line = f"{len(group)} files of the same time say they are rank {rank}: taken in a row"
+            for table in group:
+                table.meta = replace(table.meta, warnings=(*table.meta.warnings, line))
         return group
     named = [_rank_in_name(t.meta.source) for t in group]
     if None not in named and len(set(named)) == len(group):

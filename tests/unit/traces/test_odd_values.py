@@ -122,3 +122,16 @@ def test_sizes_and_ranks_of_collectives_past_their_type(tiny: Tiny, elements: in
     assert said.input_bytes.tolist() == [-1]
     assert said.output_bytes.tolist() == [40]
     assert said.ranks.tolist() == []
+
+
+@pytest.mark.parametrize(("later", "said"), [(0, True), (1e6, False)])
+def test_two_files_of_one_rank(tiny: Tiny, later: float, said: bool) -> None:
+    for name, by in (("a.json", 0.0), ("b.json", later)):
+        events = [tiny.step(i, 100 * i + by, 99) for i in range(2)]
+        events += [e for i in range(2) for e in _shifted(tiny.one_op(), 100 * i + by)]
+        tiny.write(events, name, distributedInfo={"rank": 0, "world_size": 2})
+    job = read_job(tiny.folder)
+    assert job.ranks == [0]
+    assert len(job.graphs) == 4
+    warned = [any("say they are rank 0" in w for w in g.meta.warnings) for g in job.graphs]
+    assert warned == [said] * 4
