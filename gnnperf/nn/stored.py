@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """
     file = checkpoint_file(path)
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of foreign pickles: they are refused below
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError as why:
         raise InputError("no such file", path=file, remedy="`gnnperf train` makes one") from why
     except (
@@ -69,7 +72,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         raise InputError(
             "no checkpoint of gnnperf", path=file, remedy="give one of `gnnperf train`"
         )
-    if not (isinstance(head["format"], int) and isinstance(content.get("state_dict"), dict)):
+    parts = (content.get("state_dict"), head.get("card", {}))
+    if not (isinstance(head["format"], int) and all(isinstance(p, dict) for p in parts)):
         raise InputError("a damaged checkpoint", path=file, remedy="train it again")
     if head["format"] > FORMAT:
         raise InputError(
@@ -107,6 +111,11 @@ def build(content: dict[str, Any], path: str | Path = "") -> KernelNetwork:
         for name, value in content["state_dict"].items()
         if name.startswith(prefix)
     }
+    for name, value in weights.items():
+        if isinstance(value, torch.Tensor) and value.isnan().any():
+            raise InputError(
+                "weights that are no numbers", path=path or None, field=name, remedy="train again"
+            )
     try:
         network.load_state_dict(weights)
     except RuntimeError as why:

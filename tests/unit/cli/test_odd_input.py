@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -263,3 +264,12 @@ def test_a_training_config_that_cannot_be_run(
     words = ["train", "--config", config, "--run", tmp_path / "run", "--set", setting]
     assert setting.split("=")[0] in complaint(words, capsys)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_plain_pickle_is_no_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.ckpt"
+    path.write_bytes(pickle.dumps({"a": 1}))
+    said = complaint(["infer", write(tmp_path / "t.json"), "--checkpoint", path], capsys)
+    assert "model.ckpt: no checkpoint" in said
