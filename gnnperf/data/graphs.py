@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnperf.data.model_graphs import ModelGraph
+from gnnperf.data.model_graphs import SLOW_LABELS, ModelGraph
 from gnnperf.data.rows import TrainRows, with_terms
 from gnnperf.data.samples import SHORT_US
 from gnnperf.features import Measurement, find_variant, make_rows, variant_name
@@ -19,11 +19,15 @@ I64 = NDArray[np.int64]
 
 
 def known_graphs(graphs: Sequence[ModelGraph]) -> list[tuple[ModelGraph, Hardware]]:
-    """Graphs that can be trained on: measured ops, on a device of the catalogue."""
+    """Graphs that can be trained on: measured ops, on a device of the catalogue.
+
+    Those whose ops were timed in a slower state than their model are left out.
+    """
     found = []
     for graph in graphs:
         device = find_hardware(graph.meta.device)
-        if device is not None and np.isfinite(graph.duration_us).any():
+        slow = graph.label_ratio() > SLOW_LABELS
+        if device is not None and np.isfinite(graph.duration_us).any() and not slow:
             found.append((graph, device))
     return found
 

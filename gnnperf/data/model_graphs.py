@@ -50,6 +50,10 @@ class Span(IntEnum):
     """the end that lies in the layer is in every copy"""
 
 
+SLOW_LABELS = 1.15
+"""Sum of the timed ops over the model's own time, from which its ops are named as doubtful."""
+
+
 @dataclass(frozen=True)
 class ModelMeta:
     """Which model, where, and what was measured of the whole. Plain values only."""
@@ -112,6 +116,10 @@ class ModelGraph:
         """[n] sum of a value of each piece of work over the pieces of each node."""
         total: F64 = np.bincount(self.owner, values, minlength=len(self)).astype(np.float64)
         return total
+
+    def label_ratio(self) -> float:
+        """Sum of the measured ops over the measured step; NaN where that is not known."""
+        return self.step_sum(np.nan_to_num(self.duration_us)) / self.meta.step_us
 
     def step_sum(self, by_node: F64, *kinds: Pass) -> float:
         """Sum over the step of a value of each node, repeats counted; all passes if none given."""

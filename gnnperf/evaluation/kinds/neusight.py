@@ -9,7 +9,7 @@ from gnnperf.analytic import roofline_rule
 from gnnperf.data.importers import IMPORTERS, ImportReport
 from gnnperf.data.importers.neusight import LABELS, find_root
 from gnnperf.data.importers.neusight_models import read_models, read_plans
-from gnnperf.data.model_graphs import ModelGraph, Pass, PieceEdges, piece_edges
+from gnnperf.data.model_graphs import SLOW_LABELS, ModelGraph, Pass, PieceEdges, piece_edges
 from gnnperf.data.tables import MODEL_OP
 from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context
@@ -25,8 +25,6 @@ IN_STEP = How("neusight", "pytorch", "eager", launch_included=False, in_model=Tr
 """as part of a step: launches run ahead of the device"""
 TIMED_ALONE = How("neusight", "pytorch", "eager", launch_included=True, in_model=True)
 """between two events of its own, as the label of an op"""
-SLOW_LABELS = 1.15
-"""Sum of the timed ops over the model's own time, from which its ops are named as doubtful."""
 BACKWARD = f"{MODEL_OP}, backward"
 
 
@@ -85,7 +83,7 @@ def _score_graphs(graphs: Sequence[ModelGraph], hardware: Hardware, context: Con
 
 def _note_slow_labels(graph: ModelGraph, ops: int, context: Context) -> None:
     """Ops that were timed in a slower state than the model: their sum exceeds its own time."""
-    ratio = graph.step_sum(np.nan_to_num(graph.duration_us)) / graph.meta.step_us
+    ratio = graph.label_ratio()
     if ratio > SLOW_LABELS:
         reason = f"scored, but ops of {graph.meta.id} sum up to {ratio:.2f} of the model's own time"
         context.scores.left_out[reason] += ops
