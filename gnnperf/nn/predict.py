@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnnperf.errors import InputError
 from gnnperf.features import Measurement, find_variant, make_rows, ratios, variant_name
 from gnnperf.hardware import Hardware
 from gnnperf.nn.calibration import Calibration
@@ -87,8 +88,19 @@ class KernelModel:
         return bool(data.get("graphs") or data.get("synthetic"))
 
     def calibrated(self, path: str | Path) -> "KernelModel":
-        """The model with a file of `gnnperf calibrate`; raises InputError."""
-        return replace(self, calibration=Calibration.load(path))
+        """The model with a file of `gnnperf calibrate`.
+
+        Raises:
+            InputError: No such file, or it was made with another checkpoint.
+        """
+        calibration = Calibration.load(path)
+        if calibration.checkpoint != self.identity:
+            raise InputError(
+                f"made with checkpoint {calibration.checkpoint}, not with {self.identity}",
+                path=path,
+                remedy="calibrate again with this checkpoint",
+            )
+        return replace(self, calibration=calibration)
 
     def without_edges(self) -> "KernelModel":
         """The network of the same size that was trained without messages."""
@@ -137,6 +149,9 @@ class KernelModel:
             if unseen
             else ()
         )
+        if self.calibration is not None and self.calibration.hardware != hardware.name:
+            other = f"the calibration is of {self.calibration.hardware}, not of {hardware.name}"
+            warnings = (*warnings, f"{other}: it is not used")
         low, high = np.exp(time - half), np.exp(time + half)
         return OpPrediction(np.exp(time), low, high, COVERAGE, warnings)
 

@@ -103,8 +103,12 @@ def test_calibration_helps_the_device_left_out(
     assert path.stat().st_size < 500
     after = np.median(np.abs(errors(model.calibrated(path), "l4")))
     assert after < 0.6 * before
-    # another device is left as it was
+    # another device is left as it was, and it is said
     assert np.array_equal(errors(model.calibrated(path), "t4"), errors(model, "t4"))
+    other = model.calibrated(path).predict(table().batch(), get_hardware("t4"))
+    assert "the calibration is of l4, not of t4: it is not used" in other.warnings
+    with pytest.raises(InputError, match="made with checkpoint"):
+        replace(model, identity="another").calibrated(path)
     assert Calibration.load(path).heads == Calibration.load(path).heads
 
 
