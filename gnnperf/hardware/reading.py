@@ -104,6 +104,8 @@ def _entries(data: dict[str, Any], what: str, path: str | Path) -> list[tuple[st
                 raise InputError(
                     f"extends {parent!r}, which is no family of the file", path=path, field=name
                 )
+            if families[parent] in levels:
+                raise InputError(f"{parent!r} extends itself", path=path, field=str(name))
             levels.append(families[parent])
             parent = families[parent].get("extends")
         found.append((str(name), _merge(path, str(name), common, *reversed(levels))))

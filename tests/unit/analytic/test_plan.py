@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic.collectives import collective_time_us
-from gnnperf.analytic.plan import constant_flops_us, predict_iterations
+from gnnperf.analytic.plan import constant_flops_us, interval, predict_iterations
 from gnnperf.analytic.plan_layers import LayerTime, Prices, head_us, layer_time
 from gnnperf.analytic.plan_model import Plan, Transformer, published_models, shape_of_size
 from gnnperf.analytic.plan_report import errors_by_source, intervals
@@ -230,3 +230,9 @@ def test_measured_iterations(table: str, source: str, rows: int, limit: float) -
     assert len(scored) == rows
     error = [100 * abs(s.predicted_us / s.measured_us - 1) for s in scored]
     assert np.mean(error) < limit
+
+
+@pytest.mark.parametrize("kind", ["plan", "plan, small model", "flops"])
+def test_an_interval_holds_its_prediction(kind: str) -> None:
+    low, high = interval(kind)
+    assert low <= 1.0 <= high

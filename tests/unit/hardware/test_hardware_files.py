@@ -101,3 +101,14 @@ def test_a_platform_file(tmp_path: Path) -> None:
 def test_absent_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         get_hardware(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    "families", [{"f": {"extends": "f"}}, {"f": {"extends": "g"}, "g": {"extends": "f"}}]
+)
+def test_a_family_that_extends_itself_is_refused(
+    tmp_path: Path, families: dict[str, object]
+) -> None:
+    path = write(tmp_path, {"families": families, "devices": {"a": GOOD | {"extends": "f"}}})
+    with pytest.raises(InputError, match="extends itself"):
+        read_hardware(path)
