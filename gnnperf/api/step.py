@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gnnperf.api.prediction import FamilyTotal, KernelEstimate, PathItem, Saving
 from gnnperf.graph import ExecutionGraph, Job
+from gnnperf.graph.model import NONE
 from gnnperf.ops import Description, family_names
 from gnnperf.timeline.breakdown import critical_path
 from gnnperf.timeline.replay import Result, StepSchedule, run, solve_step
@@ -19,6 +20,8 @@ TIMELINE_SPREAD = 0.03
 """Half width of the interval that stays when every device time is right: what replay misses."""
 MAX_FAMILIES = 5
 """Families that get a shift of their own in the interval of a step; the others share one."""
+UNTRACED_CALL = "launch, by the host model"
+"""Name of the host calls of a step that was recorded without them."""
 SAVINGS = 10
 """Names of the critical path whose saving is computed (the step is solved again for each)."""
 
@@ -146,10 +149,12 @@ def path_items(result: Result) -> tuple[PathItem, ...]:
     items = []
     for row, node in enumerate(path.node.tolist()):
         graph = graphs[int(path.graph[row])]
+        untraced = node == NONE
+        lane = graph.lanes.label[graph.nodes.lane[node]]
         items.append(
             PathItem(
-                graph.name_of(node),
-                graph.strings[int(graph.lanes.label[graph.nodes.lane[node]])],
+                UNTRACED_CALL if untraced else graph.name_of(node),
+                "host" if untraced else graph.strings[int(lane)],
                 graph.meta.rank,
                 float(path.start_us[row]) - origin,
                 float(path.own_us[row]),
@@ -177,9 +182,12 @@ def freed(result: Result, name: str) -> Result:
     step = result.step
     free = np.zeros(step.schedule.num_nodes, np.bool_)
     for g, graph in enumerate(step.job.graphs):
-        if name in graph.strings:
+        own = np.flatnonzero(step.graph == g)
+        node = step.node[own]
+        if name == UNTRACED_CALL:
+            free[own] = node == NONE
+        elif name in graph.strings:
             named = graph.nodes.name == graph.strings.index(name)
-            own = step.graph == g
-            free[own] = named[step.node[own]]
+            free[own] = named[node] & (node != NONE)
     duration = np.where(free & step.is_work, 0.0, result.schedule.duration_us)
     return solve_step(step, duration, result.schedule.gap_us, len(result.times))

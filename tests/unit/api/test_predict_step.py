@@ -8,6 +8,7 @@ import pytest
 
 from gnnperf.api import Options, Predictor, simulate
 from gnnperf.api.jobs import chosen_step
+from gnnperf.api.step import UNTRACED_CALL
 from gnnperf.errors import InputError
 from gnnperf.graph import Job
 
@@ -97,3 +98,12 @@ def test_what_cannot_be_done_is_refused(job: Job) -> None:
         simulate(job, "h1000")
     with pytest.raises(InputError, match="no step 99"):
         job.of_step(99)
+
+
+def test_host_calls_that_no_trace_holds_have_a_name_of_their_own() -> None:
+    recording = Path(__file__).parents[3] / "datasets/cpu-recordings/mlp-small/kineto.json.gz"
+    prediction = simulate(chosen_step([recording]), "h100-sxm")
+    assert prediction.critical_path[0].name == UNTRACED_CALL
+    assert prediction.critical_path[0].lane == "host"
+    launches = next(s for s in prediction.savings if s.name == UNTRACED_CALL)
+    assert 0 < launches.saving_us <= launches.path_us + 1e-6
