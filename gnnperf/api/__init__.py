@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnperf.api.prediction import Prediction
-from gnnperf.api.predictor import ENGINES, Options, Predictor, default_checkpoint
+from gnnperf.api.predictor import Options, Predictor, default_checkpoint
 from gnnperf.graph import ExecutionGraph, Job
 from gnnperf.hardware import Hardware
 from gnnperf.traces import read_job, read_trace
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gnnperf.training import TrainConfig
 
 __all__ = [
-    "ENGINES",
     "Options",
     "Prediction",
     "Predictor",

@@ -24,7 +24,7 @@ from gnnperf.api.step import (
     savings,
     solve,
 )
-from gnnperf.errors import InputError
+from gnnperf.errors import InputError, UnknownNameError
 from gnnperf.graph import ExecutionGraph, Job, Rendezvous
 from gnnperf.hardware import Hardware
 from gnnperf.ops import Description, OpBatch, describe
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 F64 = NDArray[np.float64]
 
-ENGINES = ("gnn", "analytic", "measured")
 HOST_BOUND, DEVICE_BOUND = 0.9, 0.1
 """Share of the step that stays with all device work at no time, from which a step is called
 host-bound, and share of the step without device work up to which it is called device-bound."""
@@ -77,12 +76,14 @@ class Predictor:
 
     @classmethod
     def of_engine(cls, name: str, checkpoint: str | Path | None = None) -> "Predictor":
-        """The engine of that name: gnn, analytic or measured."""
+        """The engine of that name: gnn, analytic or measured; raises UnknownNameError."""
         if name == "analytic":
             return cls(AnalyticEngine())
         if name == "measured":
             return cls(None)
-        return cls.load(checkpoint)
+        if name == "gnn":
+            return cls.load(checkpoint)
+        raise UnknownNameError("engine", name, ["analytic", "gnn", "measured"])
 
     def predict_ops(self, batch: OpBatch, hardware: Hardware, **how: Any) -> "OpPrediction":  # noqa: ANN401
         """Predict rows of device work; see `gnnperf.nn.predict.KernelModel.predict`."""

@@ -96,6 +96,8 @@ def test_what_cannot_be_done_is_refused(job: Job) -> None:
         simulate(job, "cpu")
     with pytest.raises(InputError, match="unknown hardware 'h1000'"):
         simulate(job, "h1000")
+    with pytest.raises(InputError, match="unknown engine 'magic'"):
+        Predictor.of_engine("magic")
     with pytest.raises(InputError, match="no step 99"):
         job.of_step(99)
 
