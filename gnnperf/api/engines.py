@@ -20,8 +20,8 @@ COVERAGE = 0.9
 """Share of measured times that an interval is meant to hold."""
 ANALYTIC_SPREAD = 2.0
 """The analytic engine's times are given as time / spread to time * spread. Of NeuSight's and
-pipeweave's kernels 90 % lie in that band (`gnnperf evaluate ... --engine analytic --limit 6000`), by
-device and family as few as 32 % (softmax on P100)."""
+pipeweave's kernels 90 % lie in that band (`gnnperf evaluate ... --engine analytic --limit 6000`),
+by device and family as few as 32 % (softmax on P100)."""
 
 
 @dataclass(frozen=True, eq=False)
