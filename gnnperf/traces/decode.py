@@ -18,6 +18,8 @@ PIECE_BYTES = 4 << 20
 """Size of a piece; a file of less is decoded at once."""
 
 _CUT = re.compile(rb"\}(\s*),(\s*)\{")
+_HEADER_FIELD = re.compile(r"`\$\.(?!traceEvents\b)(\w+)")
+"""The header's field in msgspec's path of a misfit."""
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NOT_A_NUMBER = re.compile(rb"(?<=[:,\[])\s*[-+]?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(32 if i < 32 else i for i in range(256))
@@ -138,12 +140,7 @@ def pieces(data: bytes, path: str, decoded: Decoded) -> Iterator[list[Event]]:
     try:
         yield from _pieces(data, decoded)
     except msgspec.ValidationError as why:
-        raise InputError(
-            f"an event is not as a Chrome trace has it: {why}, counted from event {decoded.events}",
-            path=path,
-            field="traceEvents",
-            remedy="record the trace again or drop that event",
-        ) from why
+        raise _misfit(str(why), path, decoded.events) from why
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         tail = data.rstrip()[-1:]
         cut = tail not in (b"]", b"}") or "truncated" in str(why)
@@ -154,6 +151,24 @@ def pieces(data: bytes, path: str, decoded: Decoded) -> Iterator[list[Event]]:
             field="traceEvents",
             remedy="copy or record it again" + ("" if cut else "; one file per rank"),
         ) from why
+
+
+def _misfit(why: str, path: str, events: int) -> InputError:
+    """The error of a value of a wrong type: of the header's field, else of an event."""
+    place = _HEADER_FIELD.search(why)
+    if place is not None:
+        return InputError(
+            f"the header is not as a Chrome trace has it: {why}",
+            path=path,
+            field=place[1],
+            remedy="record the trace again or drop that field",
+        )
+    return InputError(
+        f"an event is not as a Chrome trace has it: {why}, counted from event {events}",
+        path=path,
+        field="traceEvents",
+        remedy="record the trace again or drop that event",
+    )
 
 
 def _pieces(data: bytes, decoded: Decoded) -> Iterator[list[Event]]:

@@ -1,7 +1,7 @@
 """Reading traces: finds the format by content, joins pairs and ranks, gives graphs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +31,8 @@ class Reader(Protocol):
 
 _ZIP = b"PK\x03\x04"
 """A file that `save_job` wrote is a zip of arrays."""
+_NAMED = 4
+"""Most files that one message names."""
 
 READERS: Registry[Reader] = Registry("trace format")
 READERS.register("kineto")(kineto)
@@ -38,20 +40,12 @@ READERS.register("pytorch-et")(execution_trace)
 READERS.register("chakra")(chakra)
 
 
-def read_source(source: Source) -> TraceTable:
-    """The events of one file, of whatever format.
+_UNKNOWN = "of no format that gnnperf reads"
 
-    Raises:
-        InputError: No reader knows the format, or the file is broken.
-    """
-    for _, reader in READERS.items():
-        if reader.sniff(source):
-            return reader.read(source)
-    raise InputError(
-        "of no format that gnnperf reads",
-        path=source.name,
-        remedy=f"give one of: {', '.join(READERS)}",
-    )
+
+def find_reader(source: Source) -> Reader | None:
+    """The reader that knows the file's content, if one does."""
+    return next((reader for _, reader in READERS.items() if reader.sniff(source)), None)
 
 
 @dataclass
@@ -65,11 +59,15 @@ class Inputs:
 def open_inputs(paths: Sequence[str | Path] | str | Path) -> Inputs:
     """Read every file of files, folders and archives.
 
+    A file of no known format is left out with a warning where it was found in a folder or an
+    archive beside traces.
+
     Raises:
         InputError: A file cannot be read; says which and why.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     inputs = Inputs()
+    strangers: list[str] = []
     for source in open_sources(given):
         if source.data[:4] == _ZIP:
             if len(given) > 1 or not Path(source.name).is_file():
@@ -77,9 +75,28 @@ def open_inputs(paths: Sequence[str | Path] | str | Path) -> Inputs:
                     "a graph file holds a whole job", path=source.name, remedy="give it alone"
                 )
             inputs.job = load_job(source.name)
+        elif reader := find_reader(source):
+            inputs.tables.append(reader.read(source))
+        elif source.found:
+            strangers.append(source.label)
         else:
-            inputs.tables.append(read_source(source))
+            raise _refusal(source.name)
+    if strangers:
+        _warn_of(strangers, inputs, given)
     return inputs
+
+
+def _refusal(path: str | Path) -> InputError:
+    return InputError(_UNKNOWN, path=path, remedy=f"give one of: {', '.join(READERS)}")
+
+
+def _warn_of(strangers: list[str], inputs: Inputs, given: list[str | Path]) -> None:
+    if not inputs.tables:
+        raise _refusal(f"{given[0]} ({', '.join(strangers[:_NAMED])})")
+    first = inputs.tables[0]
+    names = ", ".join(strangers[:_NAMED]) + (" ..." if len(strangers) > _NAMED else "")
+    line = f"left out, {_UNKNOWN}: {names}"
+    first.meta = replace(first.meta, warnings=(*first.meta.warnings, line))
 
 
 def read_job(paths: Sequence[str | Path] | str | Path) -> Job:

@@ -7,7 +7,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from gnnperf.errors import InputError
@@ -30,6 +30,8 @@ class Source:
     data: bytes
     sha256: str
     """of the file as it lies on disk (of the member, inside of an archive)"""
+    found: bool = False
+    """in a folder or an archive, not named by the user"""
 
     @property
     def label(self) -> str:
@@ -73,7 +75,8 @@ def open_sources(paths: Sequence[str | Path]) -> Iterator[Source]:
             if not inside:
                 raise InputError("the folder holds no trace file", path=given)
             for file in inside:
-                yield from _open_file(file)
+                for source in _open_file(file):
+                    yield replace(source, found=True)
         else:
             yield from _open_file(given)
 
@@ -138,7 +141,7 @@ def _members(data: bytes, path: Path) -> Iterator[Source]:
                 if content[:2] == _GZIP:
                     content = unpack_gzip(content, f"{path}:{member.name}")
                 found = True
-                yield Source(f"{path}:{member.name}", content, digest)
+                yield Source(f"{path}:{member.name}", content, digest, found=True)
     except tarfile.TarError as why:
         raise InputError(f"damaged tar archive ({why})", path=path) from why
     if not found:

@@ -135,3 +135,24 @@ def test_two_files_of_one_rank(tiny: Tiny, later: float, said: bool) -> None:
     assert len(job.graphs) == 4
     warned = [any("say they are rank 0" in w for w in g.meta.warnings) for g in job.graphs]
     assert warned == [said] * 4
+
+
+def test_a_stray_file_beside_traces_is_left_out_and_named(tiny: Tiny) -> None:
+    tiny.write(tiny.one_op(), "rank0.json")
+    tiny.text('{"notes": 1}', "notes.json")
+    (graph, *_) = read_job(tiny.folder).graphs
+    assert [w for w in graph.meta.warnings if "notes.json" in w and "left out" in w]
+
+
+def test_a_stray_file_by_name_and_a_folder_of_strays_are_refused(tiny: Tiny) -> None:
+    path = tiny.text('{"notes": 1}', "notes.json")
+    for given in (path, tiny.folder):
+        with pytest.raises(InputError, match=r"notes\.json.*no format"):
+            read_job(given)
+
+
+def test_a_wrong_header_names_its_field(tiny: Tiny) -> None:
+    path = tiny.write(tiny.one_op(), deviceProperties="H100")
+    with pytest.raises(InputError, match="the header") as caught:
+        read_job(path)
+    assert caught.value.field == "deviceProperties"
