@@ -5,6 +5,9 @@ from pathlib import Path
 
 from gnnperf.errors import InputError
 
+ONE_THREAD = 50_000
+"""Pieces of device work below which one thread is used: they take less than a second, and the
+threads of a pool that share busy cores wait for one another (ten times as long was seen)."""
 MAX_SCALE = 1e6
 """Longer work is a typing error, and far beyond what any device could be."""
 
@@ -40,6 +43,13 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
 
 
+def one_thread() -> None:
+    """Let torch compute on the calling thread alone."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def _scale(text: str) -> float:
     try:
         value = float(text)
@@ -67,6 +77,8 @@ def predict_step(
     job = chosen_step(args.trace, args.step)
     if engine == "gnn":
         predictor = Predictor.load(checkpoint, calibration)
+        if sum(len(graph.device_nodes) for graph in job.graphs) < ONE_THREAD:
+            one_thread()
     elif checkpoint is not None or calibration is not None:
         raise InputError(
             f"the {engine} engine takes no checkpoint and no calibration",
