@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from gnnperf.api.engines import COVERAGE, AnalyticEngine, Engine, NetworkEngine, Times
 from gnnperf.api.evidence import fill_unknown
+from gnnperf.api.mixed import MixedEngine
 from gnnperf.api.placing import Placement, place, replayed
 from gnnperf.api.prediction import Estimate, Prediction
+from gnnperf.api.sharing import Shared, share_device
 from gnnperf.api.step import (
     RankTimes,
     family_totals,
@@ -29,7 +31,7 @@ from gnnperf.graph import ExecutionGraph, Job, Rendezvous
 from gnnperf.hardware import Hardware
 from gnnperf.ops import Description, OpBatch, describe
 from gnnperf.timeline.breakdown import breakdown
-from gnnperf.timeline.replay import Result, schedule_of
+from gnnperf.timeline.replay import Result, StepSchedule, schedule_of
 
 if TYPE_CHECKING:
     from gnnperf.nn.predict import KernelModel, OpPrediction
@@ -49,6 +51,8 @@ class Options:
     """all device work takes this many times as long"""
     details: bool = True
     """also the kernels, the critical path and the interval of the step"""
+    contention: bool = True
+    """works predicted alone that run side by side slow one another down"""
 
 
 class Predictor:
@@ -72,7 +76,7 @@ class Predictor:
         model = KernelModel.load(default_checkpoint() if checkpoint is None else checkpoint)
         if calibration is not None:
             model = model.calibrated(calibration)
-        return cls(NetworkEngine(model), model)
+        return cls(MixedEngine(NetworkEngine(model)), model)
 
     @classmethod
     def of_engine(cls, name: str, checkpoint: str | Path | None = None) -> "Predictor":
@@ -126,10 +130,19 @@ class Predictor:
         placed = put(job, hardware)
         ranks, warnings = self._rank_times(placed)
         step = schedule_of(placed.job)
-        options = options or Options()
-        result = solve(step, ranks, [r.time_us for r in ranks], options.kernel_scale)
-        solved = Solved(job, placed, ranks, result)
-        return self._prediction(solved, options, measured, warnings), result
+        shared = self._run(step, placed, ranks, options)
+        solved = Solved(job, placed, shared.ranks, shared.result, shared.added_us)
+        warnings += shared.warnings
+        return self._prediction(solved, options, measured, warnings), shared.result
+
+    def _run(
+        self, step: StepSchedule, placed: Placement, ranks: list[RankTimes], options: Options
+    ) -> Shared:
+        """The timeline; measured times, and those of a host, hold what ran beside them."""
+        scale = options.kernel_scale
+        if options.contention and self.engine is not None and not placed.on_host:
+            return share_device(step, placed, ranks, scale)
+        return Shared(solve(step, ranks, [r.time_us for r in ranks], scale), tuple(ranks), 0.0)
 
     def _rank_times(self, placed: Placement) -> tuple[list[RankTimes], list[str]]:
         ranks, warnings = [], Counter[str]()
@@ -173,7 +186,7 @@ class Predictor:
         unknown: Counter[str] = Counter()
         for rank in solved.ranks:
             unknown.update(rank.described.unknown)
-        parts = breakdown(result)
+        parts = breakdown(result) | {"contention": solved.contention_us}
         path = path_items(result) if options.details else ()
         warnings = [w for g in job.graphs for w in g.meta.warnings]
         warnings += [f"timeline: {a}, since the trace does not show it" for a in result.assumed]
@@ -227,6 +240,8 @@ class Solved:
     placed: Placement
     ranks: Sequence[RankTimes]
     result: Result
+    contention_us: float
+    """what works that run side by side add to the step"""
 
 
 def default_checkpoint() -> Path:

@@ -23,6 +23,7 @@ I64 = NDArray[np.int64]
 
 CHUNK = 32_768
 COVERAGE = 0.9
+UNTRAINED = "ops are of a kind without training data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +143,7 @@ class KernelModel:
         time, half, untrained = (np.concatenate(column) for column in zip(*parts, strict=True))
         unseen = int(untrained.sum())
         warnings = (
-            (
-                f"{unseen} of {len(batch)} ops are of a kind without training data: "
-                "their time is the analytic prior's",
-            )
+            (f"{unseen} of {len(batch)} {UNTRAINED}: their time is the analytic prior's",)
             if unseen
             else ()
         )
@@ -154,6 +152,15 @@ class KernelModel:
             warnings = (*warnings, f"{other}: it is not used")
         low, high = np.exp(time - half), np.exp(time + half)
         return OpPrediction(np.exp(time), low, high, COVERAGE, warnings)
+
+    def trained_on(self, batch: OpBatch, hardware: Hardware) -> NDArray[np.bool_]:
+        """[n] whether training held rows of the kind of work that each row is on the device."""
+        n = len(batch)
+        rows = make_rows(
+            batch, [hardware], np.zeros(n, np.int64), Measurement.same(n, False, False)
+        )
+        slot: NDArray[np.int64] = self.network.slots_of(Inputs.of(rows, np.array([-1]))).numpy()
+        return slot >= 0
 
     def _chunk(
         self, batch: OpBatch, hardware: Hardware, edges: Edges, how: tuple[bool, bool, int]
