@@ -77,7 +77,8 @@ class Prediction:
 
     iteration_time_us: Estimate
     breakdown_us: dict[str, float]
-    """compute, communication, exposed_communication, host_bound_idle, copy, overlap"""
+    """compute, communication, exposed_communication, host_bound_idle, copy, overlap; contention:
+    what works that run side by side add to the step, a part of all of these"""
     by_family: tuple[FamilyTotal, ...]
     kernels: tuple[KernelEstimate, ...]
     critical_path: tuple[PathItem, ...]

@@ -95,7 +95,8 @@ def _breakdown(prediction: Prediction) -> Table:
     table.add_column("of the step", justify="right")
     whole = prediction.iteration_time_us.predicted or 1.0
     for part, us in prediction.breakdown_us.items():
-        table.add_row(part.replace("_", " "), duration(us), f"{us / whole:.1%}")
+        name = "added by contention" if part == "contention" else part.replace("_", " ")
+        table.add_row(name, duration(us), f"{us / whole:.1%}")
     return table
 
 

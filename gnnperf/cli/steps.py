@@ -36,6 +36,11 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="all device work takes X times as long (0: for free)",
     )
+    parser.add_argument(
+        "--no-contention",
+        action="store_true",
+        help="work that overlaps on several streams runs as fast as alone",
+    )
     parser.add_argument("--top", type=_count, default=10, metavar="N", help="rows of the op table")
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="write the computed timeline for Perfetto"
@@ -89,7 +94,7 @@ def predict_step(
     prediction, result = predictor.predict_with_timeline(
         job,
         args.hardware,
-        Options(kernel_scale=args.kernel_scale),
+        Options(kernel_scale=args.kernel_scale, contention=not args.no_contention),
         measured=recorded_time(args.trace, job),
     )
     print_prediction(prediction, console(), args.top)

@@ -5,34 +5,37 @@ of each. A collective holds as many SMs as it has channels; what is left is shar
 kernels by water-filling, as is the memory's bandwidth, and the links among the collectives
 (max-min fairness). A kernel whose blocks run in waves slows down by its number of waves, another
 one in proportion; a kernel bound by memory does not feel missing SMs until they bind it.
+Starts (the exact scan) and durations (the segments between events) are made consistent by turns;
+where no works overlap nothing is computed and nothing changes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import ceil, exp
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from gnnperf.graph.model import F64, I64, NONE, Bool
+from gnnperf.graph.model import F64, I64, Bool
 from gnnperf.timeline.lanes import Part
 from gnnperf.timeline.replay import Result, StepSchedule, durations, solve_step
 
-ROUNDS = 20
+ROUNDS = 12
 """Times that starts and durations are made consistent with one another, at most."""
-SETTLED = 1e-5
+DAMPED = 8
+"""Rounds after which a duration moves only half of its way: what swings comes to rest."""
+SETTLED = 1e-4
 """Change of any duration, as a share of the step, at which they are consistent."""
-LARGEST_RESIDUAL = 2.5
-"""A learned factor on the slowdown stays between 1 and this."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """What the works of one graph ask of their device when nothing else runs, [nodes] each."""
+    """What works ask of their device when nothing else runs, [nodes of a graph] each."""
 
     compute_us: F64
     """time that the arithmetic alone takes on all SMs"""
     memory_us: F64
-    """time that the bytes alone take at full bandwidth"""
+    """time that the bytes alone take at the bandwidth that streams reach"""
+    latency_us: F64
+    """part of the time that nothing beside it changes: what a kernel of no work lasts"""
     blocks: F64
     """blocks over blocks per SM: SMs that the work can use at once; 0 for copies"""
     waves: Bool
@@ -41,136 +44,159 @@ class Demand:
     """SMs that a collective holds from its arrival to its end; 0 for all else"""
     link_share: F64
     """share of the links that a collective uses when alone"""
-    residual: F64
-    """learned logarithm of a further factor, applied only beside other work"""
+    settled: Bool
+    """whether the duration already holds what ran beside the work: it slows others, not itself"""
+
+    def take(self, rows: I64) -> "Demand":
+        """The given rows (of any shape)."""
+        return Demand(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    def scaled(self, factor: float) -> "Demand":
+        """The same works, each taking `factor` times as long alone."""
+        times = {name: getattr(self, name) * factor for name in _TIMES}
+        return replace(self, **times)
 
 
-COLUMNS = (
-    "compute_us",
-    "memory_us",
-    "blocks",
-    "waves",
-    "channels",
-    "link_share",
-    "residual",
-)
-"""Columns of `Demand`, in the order of the fields of `Load` after its own time."""
+_TIMES = ("compute_us", "memory_us", "latency_us")
 
 
-@dataclass(frozen=True)
-class Load:
-    """The demand of one running work, as plain numbers."""
+@dataclass(frozen=True, eq=False)
+class Contended:
+    """A step whose works slowed one another down."""
 
-    base_us: float
-    compute_us: float
-    memory_us: float
-    blocks: float
-    waves: bool
-    channels: float
-    link_share: float
-    residual: float = 0.0
-    moving: bool = True
-    """False: a collective that waits for other ranks, holding its SMs"""
+    result: Result
+    factor: tuple[F64, ...]
+    """for every graph [nodes] duration beside the others over duration alone, 1 where alone"""
+    alone_us: float
+    """time of the step with every work as fast as alone"""
+    rest_us: float
+    """largest change of a duration in the last round: 0 where starts and durations agree"""
+
+    @property
+    def added_us(self) -> float:
+        """What the contention adds to the step."""
+        return max(self.result.iteration_us - self.alone_us, 0.0)
 
 
-def fill(wanted: Sequence[float], available: float) -> list[float]:
-    """Max-min fair shares: nobody gets more than wanted, the rest is divided evenly."""
-    shares = [0.0] * len(wanted)
-    left = available
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    for count, i in enumerate(order):
-        shares[i] = min(wanted[i], max(left, 0.0) / (len(order) - count))
-        left -= shares[i]
+def fill(wanted: F64, available: F64) -> F64:
+    """Max-min fair shares, [s, l]: nobody gets more than wanted, the rest is divided evenly.
+
+    Args:
+        wanted: [s, l] wishes of l works in s situations.
+        available: [s] what there is to share.
+    """
+    order = np.argsort(wanted, axis=1, kind="stable")
+    ranked = np.take_along_axis(wanted, order, axis=1)
+    shares = np.zeros_like(wanted)
+    left = available.astype(np.float64)
+    count = wanted.shape[1]
+    for k in range(count):
+        given = np.minimum(ranked[:, k], np.maximum(left, 0.0) / (count - k))
+        np.put_along_axis(shares, order[:, k : k + 1], given[:, None], axis=1)
+        left = left - given
     return shares
 
 
-def slowdowns(loads: Sequence[Load], sm_count: int) -> list[float]:
-    """How many times longer each of the works takes while exactly these run (at least 1)."""
-    if len(loads) == 1:
-        return [1.0]
-    held = min(sum(load.channels for load in loads), sm_count - 1.0)
-    wanted = [0.0 if load.channels else min(load.blocks, float(sm_count)) for load in loads]
-    sms = fill(wanted, sm_count - held)
-    uses = [
-        min(load.memory_us / load.base_us, 1.0) if load.moving and load.base_us > 0 else 0.0
-        for load in loads
-    ]
-    memory = fill(uses, 1.0)
-    links = fill([load.link_share if load.moving else 0.0 for load in loads], 1.0)
-    found = []
-    for i, load in enumerate(loads):
-        by_sms = _by_sms(load, wanted[i], sms[i], sm_count)
-        by_memory = uses[i] / memory[i] if memory[i] > 0 else 1.0
-        by_link = load.link_share / links[i] if links[i] > 0 else 1.0
-        bound = max(load.compute_us, load.memory_us)
-        if bound > 0:
-            slow = max(load.compute_us * by_sms, load.memory_us * by_memory) / bound
-        else:
-            slow = 1.0
-        beside = min(max(exp(load.residual), 1.0), LARGEST_RESIDUAL)
-        found.append(max(slow, by_link, 1.0) * beside)
-    return found
-
-
-def _by_sms(load: Load, wanted: float, given: float, sm_count: int) -> float:
-    if wanted <= given or given <= 0:
-        return 1.0
-    if load.waves:
-        return ceil(load.blocks / given - 1e-9) / ceil(load.blocks / sm_count - 1e-9)
-    return wanted / given
-
-
-def sweep(
-    lane: I64, start_us: F64, hold_us: F64, base_us: F64, loads: Sequence[Load], sm_count: int
-) -> F64:
-    """[w] durations of works that start when they do and slow one another down.
+def slowdowns(load: Demand, base_us: F64, running: Bool, moving: Bool, sm_count: int) -> F64:
+    """How many times longer each work takes while exactly these run: [s, l], at least 1.
 
     Args:
-        lane: [w] stream of each work; works of one stream run one after the other.
-        start_us: [w] when each work begins to move.
-        hold_us: [w] when it takes its SMs (a collective: its arrival), not after `start_us`.
-        base_us: [w] duration of each work alone.
-        loads: [w] demands.
+        load: Demands of l works in s situations, [s, l] each.
+        base_us: [s, l] their durations alone.
+        running: [s, l] which of them run.
+        moving: [s, l] False for a collective that waits for other ranks, holding its SMs.
         sm_count: SMs of the device.
     """
-    lanes, starts, holds = lane.tolist(), start_us.tolist(), hold_us.tolist()
-    queues: dict[int, list[int]] = {}
-    for i in np.lexsort((start_us, lane))[::-1].tolist():
-        queues.setdefault(lanes[i], []).append(i)
-    begin, left = list(starts), base_us.astype(np.float64).tolist()
-    duration = np.full(len(lanes), np.nan)
-    running: dict[int, int] = {}
-    time = -np.inf
-    while True:
-        arrival, newcomer = min(
-            ((holds[q[-1]], q[-1]) for s, q in queues.items() if q and s not in running),
-            default=(np.inf, NONE),
-        )
-        works = list(running.values())
-        slow = slowdowns(_now(loads, works, begin, time), sm_count) if works else []
-        finish, leaver = min(
-            ((max(begin[r], time) + left[r] * s, r) for r, s in zip(works, slow, strict=True)),
-            default=(np.inf, NONE),
-        )
-        waking = min((begin[r] for r in works if begin[r] > time), default=np.inf)
-        upcoming = min(max(arrival, time), waking, finish)
-        if upcoming == np.inf:
-            return duration
-        for r, s in zip(works, slow, strict=True):
-            if begin[r] <= time:
-                left[r] = max(left[r] - (upcoming - time) / s, 0.0)
-        time = upcoming
-        if finish <= upcoming:
-            duration[leaver] = time - begin[leaver]
-            del running[lanes[leaver]]
-        elif arrival <= time:
-            queues[lanes[newcomer]].pop()
-            begin[newcomer] = max(starts[newcomer], time)
-            running[lanes[newcomer]] = newcomer
+    held = np.minimum((load.channels * running).sum(axis=1), sm_count - 1.0)
+    computes = running & (load.channels == 0)
+    wanted = np.where(computes, np.minimum(load.blocks, float(sm_count)), 0.0)
+    by_sms = _by_sms(load, wanted, fill(wanted, sm_count - held), sm_count)
+    active = running & moving & (base_us > 0)
+    uses = np.where(active, np.minimum(load.memory_us / np.where(active, base_us, 1.0), 1.0), 0.0)
+    by_memory = _over(uses, fill(uses, np.ones(len(uses))))
+    links = np.where(active, load.link_share, 0.0)
+    by_link = _over(links, fill(links, np.ones(len(links))))
+    bound = np.maximum(load.compute_us, load.memory_us)
+    worst = np.maximum(load.compute_us * by_sms, load.memory_us * by_memory)
+    slow = np.maximum(np.where(bound > 0, worst / np.where(bound > 0, bound, 1.0), 1.0), by_link)
+    fixed = np.where(active, np.minimum(load.latency_us / np.where(active, base_us, 1.0), 1.0), 1.0)
+    slow = np.maximum(fixed + (1.0 - fixed) * slow, 1.0)
+    alone = running.sum(axis=1, keepdims=True) <= 1
+    return np.where(alone | load.settled | ~running, 1.0, slow)
 
 
-def _now(loads: Sequence[Load], works: list[int], begin: list[float], time: float) -> list[Load]:
-    return [loads[r] if begin[r] <= time else replace(loads[r], moving=False) for r in works]
+def _over(wanted: F64, given: F64) -> F64:
+    return np.where(given > 0, wanted / np.where(given > 0, given, 1.0), 1.0)
+
+
+def _by_sms(load: Demand, wanted: F64, given: F64, sm_count: int) -> F64:
+    short = (wanted > given * (1 + 1e-12)) & (given > 0)
+    have = np.where(short, given, 1.0)
+    waves = np.ceil(load.blocks / have - 1e-9) / np.maximum(np.ceil(load.blocks / sm_count), 1.0)
+    return np.where(short, np.where(load.waves, waves, wanted / have), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Works:
+    """Works of one device in the order of a schedule, [w] each."""
+
+    lane: I64
+    """stream; works of one stream run one after the other"""
+    hold_us: F64
+    """when it takes its SMs: its start, or the arrival of a collective that waits"""
+    start_us: F64
+    """when it begins to move"""
+    duration_us: F64
+    """from `start_us` on"""
+
+
+def stretched(works: Works, base_us: F64, load: Demand, sm_count: int, period_us: float) -> F64:
+    """[w] durations at which each work does all of its work, if starts and rates stay.
+
+    Args:
+        works: When they run.
+        base_us: [w] their durations alone.
+        load: [w] their demands.
+        sm_count: SMs of the device.
+        period_us: After which all of it recurs; infinite for a single step.
+    """
+    begin, start = works.hold_us, works.start_us
+    end = start + works.duration_us
+    points = np.unique(np.concatenate([begin, start, end]))
+    shifts = [0.0]
+    if np.isfinite(period_us):
+        shifts = [0.0, -period_us, period_us]
+        events = np.concatenate([begin, start, end])
+        other = np.concatenate([events - period_us, events + period_us])
+        other = other[(other > points[0]) & (other < points[-1])]
+        points = np.unique(np.concatenate([points, other]))
+    middle, length = (points[1:] + points[:-1]) / 2, np.diff(points)
+    lanes = np.unique(works.lane)
+    which, own = (np.zeros((len(middle), len(lanes)), t) for t in (np.int64, np.bool_))
+    running, moving = np.zeros_like(own), np.zeros_like(own)
+    for column, lane in enumerate(lanes.tolist()):
+        member = np.flatnonzero(works.lane == lane)
+        row = np.concatenate([member for _ in shifts])
+        shift = np.repeat(shifts, len(member))
+        order = np.argsort(begin[row] + shift, kind="stable")
+        row, shift = row[order], shift[order]
+        at = np.searchsorted(begin[row] + shift, middle, side="right") - 1
+        here, moved = row[np.maximum(at, 0)], shift[np.maximum(at, 0)]
+        which[:, column] = here
+        running[:, column] = (at >= 0) & (middle < end[here] + moved)
+        moving[:, column] = middle >= start[here] + moved
+        own[:, column] = running[:, column] & moving[:, column] & (moved == 0)
+    busy = running.sum(axis=1) > 1
+    which, own, length = which[busy], own[busy], length[busy]
+    slow = slowdowns(load.take(which), base_us[which], running[busy], moving[busy], sm_count)
+    idle = np.where(own, length[:, None] * (1.0 - 1.0 / slow), 0.0)
+    lost = np.bincount(which.ravel(), idle.ravel(), len(base_us))
+    # What is missing at the end (or too much) is done at the last rate.
+    last = np.ones(len(base_us))
+    touched = own & (end[which] <= (points[1:][busy])[:, None])
+    last[which[touched]] = slow[touched]
+    missing = base_us - (works.duration_us - lost)
+    return np.maximum(works.duration_us + missing * last, base_us)
 
 
 def contend(
@@ -178,65 +204,67 @@ def contend(
     device_us: Sequence[F64],
     demands: Sequence[Demand],
     sm_counts: Sequence[int],
-) -> Result:
+    kernel_scale: float = 1.0,
+) -> Contended:
     """Run a step whose works' given durations are those of a device that they have alone.
-
-    Starts and slowdowns are made consistent by turns. Where no works overlap, the result is
-    exactly that of `run`.
 
     Args:
         step: The schedule of the step.
         device_us: For each graph [nodes] durations alone.
         demands: For each graph what its works ask for.
         sm_counts: For each graph the SMs of its device.
+        kernel_scale: Factor on all device work, its demands included.
     """
-    base = durations(step, device_us)
-    current = base
+    base = durations(step, device_us, kernel_scale=kernel_scale)
+    demands = [demand.scaled(kernel_scale) for demand in demands]
     gap = step.schedule.gap_us
-    result = solve_step(step, current, gap)
-    for _ in range(ROUNDS):
+    plain = result = solve_step(step, base, gap)
+    current, change = base, 0.0
+    for count in range(ROUNDS):
         longer = base.copy()
-        for g in range(len(step.job.graphs)):
+        for g, demand in enumerate(demands):
             rows = np.flatnonzero((step.graph == g) & step.device & (step.part != Part.FIRST))
-            longer[rows] = _contended(result, rows, base[rows], demands[g], sm_counts[g])
-        joined = step.meeting >= 0
-        if joined.any():
-            most = np.zeros(int(step.meeting.max()) + 1)
-            np.maximum.at(most, step.meeting[joined], longer[joined])
-            longer[joined] = most[step.meeting[joined]]
-        change = float(np.abs(longer - current).max())
+            longer[rows] = _contended(result, rows, base[rows], (demand, sm_counts[g]))
+        _join(step, longer)
+        change = float(np.abs(longer - current).max(initial=0.0))
         if change <= SETTLED * max(result.iteration_us, 1.0):
             break
-        current = longer
+        current = (current + longer) / 2 if count >= DAMPED else longer
         result = solve_step(step, current, gap)
-    return result
+    factor = []
+    ratio = np.where(base > 0, current / np.where(base > 0, base, 1.0), 1.0)
+    for g, graph in enumerate(step.job.graphs):
+        own = np.flatnonzero((step.graph == g) & step.is_work & step.device & (step.node >= 0))
+        values = np.ones(graph.num_nodes)
+        values[step.node[own]] = ratio[own]
+        factor.append(values)
+    return Contended(result, tuple(factor), plain.iteration_us, change)
 
 
-def _contended(result: Result, rows: I64, base: F64, demand: Demand, sm_count: int) -> F64:
+def _join(step: StepSchedule, duration: F64) -> None:
+    """A transfer takes on all of its ranks what it takes on the slowest."""
+    joined = step.meeting >= 0
+    if joined.any():
+        most = np.zeros(int(step.meeting.max()) + 1)
+        np.maximum.at(most, step.meeting[joined], duration[joined])
+        duration[joined] = most[step.meeting[joined]]
+
+
+def _contended(result: Result, rows: I64, base: F64, how: tuple[Demand, int]) -> F64:
     """[r] durations of one rank's device works in the last repetition of a result."""
     step, times = result.step, result.times[-1]
-    start = times.start_us[rows]
-    hold = np.where(step.part[rows] == Part.SECOND, times.start_us[rows - 1], start)
     lane = step.schedule.lane_of[rows]
-    end = times.end_us[rows]
-    period = result.period_us if np.isfinite(result.period_us) else np.inf
-    lapping = _overlapping(lane, hold, end, period)
-    if not lapping.any():
+    if not len(rows) or lane.min() == lane.max():
         return base
-    rows, base_of = rows[lapping], base[lapping]
-    columns = (getattr(demand, c)[step.node[rows]].tolist() for c in COLUMNS)
-    loads = [Load(*values) for values in zip(base_of.tolist(), *columns, strict=True)]
-    lane, start, hold = lane[lapping], start[lapping], hold[lapping]
+    start, duration = times.start_us[rows], result.schedule.duration_us[rows]
+    hold = np.where(step.part[rows] == Part.SECOND, times.start_us[rows - 1], start)
+    period = result.period_us if np.isfinite(result.period_us) else np.inf
+    lapping = np.flatnonzero(_overlapping(lane, hold, start + duration, period))
     longer = base.copy()
-    if np.isfinite(period):
-        # The repetition before may hang over the beginning of this one.
-        start, hold = np.append(start - period, start), np.append(hold - period, hold)
-        both = np.tile(base_of, 2)
-        longer[lapping] = sweep(np.tile(lane, 2), start, hold, both, loads * 2, sm_count)[
-            len(rows) :
-        ]
-    else:
-        longer[lapping] = sweep(lane, start, hold, base_of, loads, sm_count)
+    if len(lapping):
+        load = how[0].take(step.node[rows[lapping]].astype(np.int64))
+        works = Works(lane[lapping], hold[lapping], start[lapping], duration[lapping])
+        longer[lapping] = stretched(works, base[lapping], load, how[1], period)
     return longer
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind, NodeKind
 from gnnperf.graph.model import F64, I32, I64, NONE, ExecutionGraph
-from gnnperf.hardware import find_hardware
+from gnnperf.hardware import Hardware, find_hardware
 from gnnperf.timeline.constants import DeviceConstants, copy_starts
 from gnnperf.traces.dependencies import Call, Waits
 
@@ -33,31 +33,40 @@ class Held:
 
 
 def waves(graph: ExecutionGraph, rows: I64) -> F64:
-    """[r] waves of kernels on their device: blocks over the blocks that run at once (1 if unknown).
-
-    Threads, blocks, registers and shared memory per SM bound the latter (CUDA occupancy).
-    """
+    """[r] waves of kernels on their device: blocks over those that run at once (1 if unknown)."""
     nodes = graph.nodes
     known = find_hardware(graph.meta.device) if graph.meta.device else None
     if known is None or known.kind != "gpu":
         return np.ones(len(rows))
-    threads = np.maximum(nodes.block_threads[rows], 1).astype(np.float64)
-    limits = [
-        np.full(len(rows), float(known.max_blocks_per_sm or 32)),
-        (known.max_threads_per_sm or 2048) // threads,
-    ]
-    used = nodes.registers[rows] * threads * 4.0
-    limits.append(_fit((known.register_file_kb_per_sm or 256.0) * 1024, used))
-    shared = nodes.shared_memory[rows].astype(np.float64)
-    limits.append(_fit((known.shared_memory_kb_per_sm or 64.0) * 1024, shared))
-    at_once = np.maximum(np.min(limits, axis=0), 1.0) * known.sm_count
+    at_once = blocks_per_sm(graph, rows, known) * known.sm_count
     blocks = nodes.grid_blocks[rows].astype(np.float64)
     sized = (blocks > 0) & (nodes.block_threads[rows] > 0)
     return np.where(sized, np.maximum(np.ceil(blocks / at_once), 1.0), 1.0)
 
 
-def _fit(available: float, used: F64) -> F64:
-    return np.where(used > 0, np.floor(available / np.maximum(used, 1.0)), np.inf)
+def blocks_per_sm(graph: ExecutionGraph, rows: I64, known: Hardware) -> F64:
+    """[r] blocks of each kernel that fit on one SM at once, at least 1 (CUDA occupancy)."""
+    return np.maximum(np.floor(1.0 / sm_share(graph, rows, known) + 1e-9), 1.0)
+
+
+def sm_share(graph: ExecutionGraph, rows: I64, known: Hardware) -> F64:
+    """[r] share of one SM that one block of each kernel takes, at most 1.
+
+    Of its threads, its places for blocks, its registers or its shared memory, whatever is most;
+    what the trace does not tell counts nothing.
+    """
+    nodes = graph.nodes
+    threads = np.maximum(nodes.block_threads[rows], 1).astype(np.float64)
+    registers = np.maximum(nodes.registers[rows], 0) * threads * 4.0
+    shared = np.maximum(nodes.shared_memory[rows], 0).astype(np.float64)
+    shares = (
+        np.full(len(rows), 1.0 / (known.max_blocks_per_sm or 32)),
+        threads / (known.max_threads_per_sm or 2048),
+        registers / ((known.register_file_kb_per_sm or 256.0) * 1024),
+        shared / ((known.shared_memory_kb_per_sm or 64.0) * 1024),
+    )
+    share: F64 = np.minimum(np.max(shares, axis=0), 1.0)
+    return share
 
 
 def ready_times(graph: ExecutionGraph, waits: Waits, known: DeviceConstants, device: I64) -> F64:

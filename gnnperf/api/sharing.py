@@ -1,0 +1,58 @@
+"""Device work that runs side by side: predicted alone, it takes longer beside other work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnnperf.api.placing import Placement
+from gnnperf.api.step import RankTimes, on_nodes
+from gnnperf.timeline.contention import contend
+from gnnperf.timeline.demand import demand_of
+from gnnperf.timeline.replay import Result, StepSchedule
+
+UNSETTLED = 1e-3
+"""Share of the step by which a duration may still change before it is told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A step whose works share their device, and the times that they have there."""
+
+    result: Result
+    ranks: tuple[RankTimes, ...]
+    added_us: float
+    """of the step's time, by contention"""
+    warnings: tuple[str, ...] = ()
+
+
+def share_device(
+    step: StepSchedule, placed: Placement, ranks: Sequence[RankTimes], scale: float
+) -> Shared:
+    """Solve the step with works that slow one another down where they overlap.
+
+    Times that were measured (work of unknown size) hold already what ran beside them and stay.
+    """
+    target = placed.target
+    if target is None:
+        raise ValueError("contention needs a device")
+    graphs = step.job.graphs
+    demands = []
+    for graph, rank in zip(graphs, ranks, strict=True):
+        measured = np.isfinite(graph.nodes.duration_us[rank.described.node])
+        settled = ~rank.described.batch.known & measured
+        demands.append(demand_of(graph, rank.described, target, settled))
+    alone = [on_nodes(g, r.described, r.time_us) for g, r in zip(graphs, ranks, strict=True)]
+    found = contend(step, alone, demands, [target.sm_count] * len(graphs), scale)
+    slower = []
+    for rank, factor in zip(ranks, found.factor, strict=True):
+        by = factor[rank.described.node]
+        slower.append(
+            replace(
+                rank, time_us=rank.time_us * by, low_us=rank.low_us * by, high_us=rank.high_us * by
+            )
+        )
+    said: tuple[str, ...] = ()
+    if found.rest_us > UNSETTLED * max(found.result.iteration_us, 1.0):
+        said = (f"contention: durations still change by {found.rest_us:.0f} us",)
+    return Shared(found.result, tuple(slower), found.added_us, said)
