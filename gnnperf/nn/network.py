@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
 
 RELATIONS = 4
 """stream order and data, each along the edge and against it"""
@@ -25,11 +26,11 @@ class NetworkShape:
     dropout: float = 0.1
 
 
-class TypedLayer(nn.Module):
+class TypedLayer(MessagePassing):
     """h + self(norm(h)) + sum over relations of the mean message, each relation its own weights."""
 
     def __init__(self, hidden: int, edges: bool, dropout: float) -> None:
-        super().__init__()
+        super().__init__(aggr="mean")
         self.norm = nn.LayerNorm(hidden)
         self.own = nn.Sequential(
             nn.Linear(hidden, 2 * hidden),
@@ -52,21 +53,15 @@ class TypedLayer(nn.Module):
         out = h + self.own(z)
         if edge_index.shape[1]:
             for kind, weights in enumerate(self.relations):
-                source, destination = edge_index[:, edge_type == kind]
-                out = out + mean_message(weights(z)[source], destination, len(h))
+                chosen = edge_index[:, edge_type == kind]
+                if chosen.shape[1]:
+                    out = out + self.propagate(chosen, x=weights(z))
         result: Tensor = out
         return result
 
-
-def mean_message(messages: Tensor, destination: Tensor, rows: int) -> Tensor:
-    """[rows, hidden] mean of the [e, hidden] messages to each row, 0 where none arrives.
-
-    Plain torch: importing a library of graph layers takes longer than predicting a step.
-    """
-    place = destination.unsqueeze(1).expand_as(messages)
-    total = messages.new_zeros(rows, messages.shape[1]).scatter_add(0, place, messages)
-    count = torch.bincount(destination, minlength=rows).clamp(min=1)
-    return total / count.unsqueeze(1)
+    def message(self, x_j: Tensor) -> Tensor:
+        """[e, hidden] what a row sends."""
+        return x_j
 
 
 class ResidualNetwork(nn.Module):
