@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.api.placing import Placement
-from gnnperf.api.step import RankTimes, on_nodes
-from gnnperf.timeline.contention import contend
+from gnnperf.api.step import RankTimes, solve
+from gnnperf.timeline.contention import contend, overlaps
 from gnnperf.timeline.demand import demand_of
 from gnnperf.timeline.replay import Result, StepSchedule
 
@@ -33,17 +33,16 @@ def share_device(
 
     Times that were measured (work of unknown size) hold already what ran beside them and stay.
     """
-    target = placed.target
-    if target is None:
-        raise ValueError("contention needs a device")
-    graphs = step.job.graphs
+    graphs, target = step.job.graphs, placed.target
+    alone = solve(step, ranks, [r.time_us for r in ranks], scale)
+    if target is None or not overlaps(alone):
+        return Shared(alone, tuple(ranks), 0.0)
     demands = []
     for graph, rank in zip(graphs, ranks, strict=True):
         measured = np.isfinite(graph.nodes.duration_us[rank.described.node])
         settled = ~rank.described.batch.known & measured
         demands.append(demand_of(graph, rank.described, target, settled))
-    alone = [on_nodes(g, r.described, r.time_us) for g, r in zip(graphs, ranks, strict=True)]
-    found = contend(step, alone, demands, [target.sm_count] * len(graphs), scale)
+    found = contend(alone, demands, [target.sm_count] * len(graphs), scale)
     slower = []
     for rank, factor in zip(ranks, found.factor, strict=True):
         by = factor[rank.described.node]

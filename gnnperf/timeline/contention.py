@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnperf.graph.model import F64, I64, Bool
 from gnnperf.timeline.lanes import Part
-from gnnperf.timeline.replay import Result, StepSchedule, durations, solve_step
+from gnnperf.timeline.replay import Result, StepSchedule, solve_step
 
 ROUNDS = 12
 """Times that starts and durations are made consistent with one another, at most."""
@@ -199,32 +199,35 @@ def stretched(works: Works, base_us: F64, load: Demand, sm_count: int, period_us
     return np.maximum(works.duration_us + missing * last, base_us)
 
 
+def overlaps(result: Result) -> bool:
+    """Whether any works of one device run at the same time."""
+    for g in range(len(result.step.job.graphs)):
+        _, lane, hold, end = _device_works(result, g)
+        if _overlapping(lane, hold, end, _period(result)).any():
+            return True
+    return False
+
+
 def contend(
-    step: StepSchedule,
-    device_us: Sequence[F64],
-    demands: Sequence[Demand],
-    sm_counts: Sequence[int],
-    kernel_scale: float = 1.0,
+    alone: Result, demands: Sequence[Demand], sm_counts: Sequence[int], kernel_scale: float = 1.0
 ) -> Contended:
-    """Run a step whose works' given durations are those of a device that they have alone.
+    """Run a step again whose works were given durations of a device that they have alone.
 
     Args:
-        step: The schedule of the step.
-        device_us: For each graph [nodes] durations alone.
+        alone: The step as it would be with these durations.
         demands: For each graph what its works ask for.
         sm_counts: For each graph the SMs of its device.
-        kernel_scale: Factor on all device work, its demands included.
+        kernel_scale: Factor on all device work that `alone` was run with: demands grow as well.
     """
-    base = durations(step, device_us, kernel_scale=kernel_scale)
+    step, result = alone.step, alone
+    base, gap = alone.schedule.duration_us, alone.schedule.gap_us
     demands = [demand.scaled(kernel_scale) for demand in demands]
-    gap = step.schedule.gap_us
-    plain = result = solve_step(step, base, gap)
     current, change = base, 0.0
     for count in range(ROUNDS):
         longer = base.copy()
         for g, demand in enumerate(demands):
-            rows = np.flatnonzero((step.graph == g) & step.device & (step.part != Part.FIRST))
-            longer[rows] = _contended(result, rows, base[rows], (demand, sm_counts[g]))
+            rows, values = _contended(result, g, base, (demand, sm_counts[g]))
+            longer[rows] = values
         _join(step, longer)
         change = float(np.abs(longer - current).max(initial=0.0))
         if change <= SETTLED * max(result.iteration_us, 1.0):
@@ -238,7 +241,7 @@ def contend(
         values = np.ones(graph.num_nodes)
         values[step.node[own]] = ratio[own]
         factor.append(values)
-    return Contended(result, tuple(factor), plain.iteration_us, change)
+    return Contended(result, tuple(factor), alone.iteration_us, change)
 
 
 def _join(step: StepSchedule, duration: F64) -> None:
@@ -250,28 +253,39 @@ def _join(step: StepSchedule, duration: F64) -> None:
         duration[joined] = most[step.meeting[joined]]
 
 
-def _contended(result: Result, rows: I64, base: F64, how: tuple[Demand, int]) -> F64:
-    """[r] durations of one rank's device works in the last repetition of a result."""
+def _period(result: Result) -> float:
+    return result.period_us if np.isfinite(result.period_us) else np.inf
+
+
+def _device_works(result: Result, graph: int) -> tuple[I64, I64, F64, F64]:
+    """Works of one rank: node of the schedule, lane, when it takes its SMs, when it ends."""
     step, times = result.step, result.times[-1]
-    lane = step.schedule.lane_of[rows]
-    if not len(rows) or lane.min() == lane.max():
-        return base
-    start, duration = times.start_us[rows], result.schedule.duration_us[rows]
+    rows = np.flatnonzero((step.graph == graph) & step.device & (step.part != Part.FIRST))
+    start = times.start_us[rows]
     hold = np.where(step.part[rows] == Part.SECOND, times.start_us[rows - 1], start)
-    period = result.period_us if np.isfinite(result.period_us) else np.inf
-    lapping = np.flatnonzero(_overlapping(lane, hold, start + duration, period))
-    longer = base.copy()
-    if len(lapping):
-        load = how[0].take(step.node[rows[lapping]].astype(np.int64))
-        works = Works(lane[lapping], hold[lapping], start[lapping], duration[lapping])
-        longer[lapping] = stretched(works, base[lapping], load, how[1], period)
-    return longer
+    return rows, step.schedule.lane_of[rows], hold, times.end_us[rows]
+
+
+def _contended(result: Result, graph: int, base: F64, how: tuple[Demand, int]) -> tuple[I64, F64]:
+    """Works of one rank that overlap others in the last repetition, and their durations."""
+    step, (demand, sm_count), period = result.step, how, _period(result)
+    rows, lane, hold, end = _device_works(result, graph)
+    lapping = np.flatnonzero(_overlapping(lane, hold, end, period))
+    rows = rows[lapping]
+    if not len(rows):
+        return rows, base[rows]
+    duration = result.schedule.duration_us[rows]
+    works = Works(lane[lapping], hold[lapping], result.times[-1].start_us[rows], duration)
+    load = demand.take(step.node[rows].astype(np.int64))
+    return rows, stretched(works, base[rows], load, sm_count, period)
 
 
 def _overlapping(lane: I64, begin: F64, end: F64, period: float) -> Bool:
     """[w] works beside which others run, in the same or in adjacent repetitions."""
-    shifts = (-period, 0.0, period) if np.isfinite(period) else (0.0,)
     found = np.zeros(len(lane), np.bool_)
+    if not len(lane) or lane.min() == lane.max():
+        return found
+    shifts = (-period, 0.0, period) if np.isfinite(period) else (0.0,)
     for own in np.unique(lane):
         mine, theirs = np.flatnonzero(lane == own), np.flatnonzero(lane != own)
         from_us = np.concatenate([begin[theirs] + s for s in shifts])

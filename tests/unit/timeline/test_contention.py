@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gnnperf.graph import Job
 from gnnperf.graph.model import F64
-from gnnperf.timeline.contention import Demand, Works, contend, fill, slowdowns, stretched
+from gnnperf.timeline.contention import Demand, Works, contend, fill, overlaps, slowdowns, stretched
 from gnnperf.timeline.replay import run, schedule_of
 
 Load = tuple[float, float, float, float, bool, float, float, bool]
@@ -244,9 +244,9 @@ def test_without_overlap_a_step_is_exactly_the_plain_one(programs: SimpleNamespa
     program = [make("launch", 30.0), make("gap", 60.0), make("launch", 9.0, 20), make("gap", 9.0)]
     graph = programs.record(program)
     step = schedule_of(Job((graph,)))
-    alone = [graph.nodes.duration_us]
-    plain = run(step, alone)
-    shared = contend(step, alone, [everywhere(graph.num_nodes, GEMM)], [132])
+    plain = run(step)
+    shared = contend(plain, [everywhere(graph.num_nodes, GEMM)], [132])
+    assert not overlaps(plain)
     np.testing.assert_array_equal(plain.times[-1].event_us, shared.result.times[-1].event_us)
     assert shared.added_us == 0.0
     assert (shared.factor[0] == 1.0).all()
@@ -257,7 +257,7 @@ def test_overlapping_streams_slow_each_other_down(programs: SimpleNamespace) -> 
     graph = programs.record([make("launch", 300.0), make("launch", 300.0, 20), make("gap", 900.0)])
     step = schedule_of(Job((graph,)))
     busy = everywhere(graph.num_nodes, (0.0, 300.0, 0.0, 60.0, False, 0.0, 0.0, False))
-    shared = contend(step, [graph.nodes.duration_us], [busy], [132])
+    shared = contend(run(step), [busy], [132])
     start, end = shared.result.node_times(0)
     # The second begins 8 later; both together need 600 of the memory's time.
     assert np.nanmax(end[2:]) == pytest.approx(600.0)
@@ -276,7 +276,7 @@ def test_works_that_hang_over_the_end_of_a_step_meet_the_next_one(
     graph = programs.record([*program, make("gap", 100.0)])
     step = schedule_of(Job((graph,)))
     busy = everywhere(graph.num_nodes, (0.0, 1e3, 0.0, 60.0, False, 0.0, 0.0, False))
-    shared = contend(step, [graph.nodes.duration_us], [busy], [132])
+    shared = contend(run(step), [busy], [132])
     assert shared.alone_us == pytest.approx(266.0)
     assert shared.result.iteration_us == pytest.approx(300.0, abs=3.0)
     assert shared.factor[0][2:] == pytest.approx([2.0, 1.5], abs=0.02)
