@@ -3,7 +3,7 @@
 import platform as machine
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnperf.api.engines import COVERAGE, AnalyticEngine, Engine, NetworkEngine, Times
-from gnnperf.api.evidence import fill_unknown
+from gnnperf.api.evidence import (
+    evidence_of,
+    fill_unknown,
+    of_libraries,
+    rows_with_evidence,
+    told,
+    use_evidence,
+)
 from gnnperf.api.mixed import MixedEngine
 from gnnperf.api.placing import Placement, place, replayed
 from gnnperf.api.prediction import Estimate, Prediction
@@ -31,6 +38,7 @@ from gnnperf.graph import ExecutionGraph, Job, Rendezvous
 from gnnperf.hardware import Hardware
 from gnnperf.ops import Description, OpBatch, describe
 from gnnperf.timeline.breakdown import breakdown
+from gnnperf.timeline.host_speed import on_host, other_host
 from gnnperf.timeline.replay import Result, StepSchedule, schedule_of
 
 if TYPE_CHECKING:
@@ -53,6 +61,12 @@ class Options:
     """also the kernels, the critical path and the interval of the step"""
     contention: bool = True
     """works predicted alone that run side by side slow one another down"""
+    evidence: float | None = None
+    """how far kernel times of the trace are believed on the target, 0 to 1; None: as far as
+    measured tables speak for it (0.75 on a GPU of the source's group, else 0)"""
+    cpu: str | None = None
+    """host of the target: a CPU of the catalogue, or its speed over the recorded one; None: the
+    recorded one"""
 
 
 class Predictor:
@@ -128,8 +142,9 @@ class Predictor:
         job = graph if isinstance(graph, Job) else Job((graph,), Rendezvous.none())
         put = replayed if self.engine is None else place
         placed = put(job, hardware)
-        ranks, warnings = self._rank_times(placed)
-        step = schedule_of(placed.job)
+        ranks, warnings = self._rank_times(placed, options.evidence)
+        step, said = _scheduled(placed, options.cpu)
+        warnings += said
         shared = self._run(step, placed, ranks, options)
         solved = Solved(job, placed, shared.ranks, shared.result, shared.added_us)
         warnings += shared.warnings
@@ -144,12 +159,14 @@ class Predictor:
             return share_device(step, placed, ranks, scale)
         return Shared(solve(step, ranks, [r.time_us for r in ranks], scale), tuple(ranks), 0.0)
 
-    def _rank_times(self, placed: Placement) -> tuple[list[RankTimes], list[str]]:
+    def _rank_times(
+        self, placed: Placement, trust: float | None
+    ) -> tuple[list[RankTimes], list[str]]:
         ranks, warnings = [], Counter[str]()
         for graph in placed.job.graphs:
             described = describe(graph)
             measured = graph.nodes.duration_us[described.node]
-            times = self._times(graph, described, placed, measured)
+            times = self._times(graph, described, placed, trust)
             for line in times.warnings:
                 warnings[line] += 1
             for what, count in described.assumed.items():
@@ -159,12 +176,26 @@ class Predictor:
         return ranks, [w if n == 1 else f"{w} [on {n} ranks]" for w, n in warnings.items()]
 
     def _times(
-        self, graph: ExecutionGraph, described: Description, placed: Placement, measured_us: F64
+        self, graph: ExecutionGraph, described: Description, placed: Placement, trust: float | None
     ) -> Times:
+        measured = graph.nodes.duration_us[described.node]
         if self.engine is None or placed.target is None:
-            return Times(measured_us, measured_us, measured_us, COVERAGE)
+            return Times(measured, measured, measured, COVERAGE)
         times = self.engine.times(graph, described, placed.target)
-        return fill_unknown(times, described, measured_us, placed.own, placed.target)
+        rows = rows_with_evidence(graph, described, measured)
+        if rows.any() and not placed.on_host:
+            evidence = evidence_of(placed.own, placed.target, trust)
+            if evidence.source is not None and evidence.trust > 0:
+                source = (
+                    times if evidence.same else self.engine.times(graph, described, evidence.source)
+                )
+                times = use_evidence(times, source.time_us, measured, rows, evidence)
+            said = [told(evidence, int(rows.sum()))]
+            library = of_libraries(graph, described) if placed.moved else 0
+            if library:
+                said.append(f"{library} library kernels are timed by their op, not by their name")
+            times = replace(times, warnings=(*times.warnings, *said))
+        return fill_unknown(times, described, measured, placed.own, placed.target)
 
     def _prediction(
         self,
@@ -242,6 +273,19 @@ class Solved:
     result: Result
     contention_us: float
     """what works that run side by side add to the step"""
+
+
+def _scheduled(placed: Placement, cpu: str | None) -> tuple[StepSchedule, list[str]]:
+    """The step on its host, and what was done to the host's times."""
+    if cpu is None:
+        return schedule_of(placed.job), []
+    if placed.on_host:
+        raise InputError(
+            "the step runs on the host itself: another CPU is another --hardware", field="--cpu"
+        )
+    host = other_host(cpu, placed.job.graphs[0].meta.host_cpu, placed.own)
+    step = schedule_of(placed.job, host=host.side)
+    return on_host(step, host.scale), [host.told]
 
 
 def default_checkpoint() -> Path:

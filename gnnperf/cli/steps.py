@@ -41,6 +41,19 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="work that overlaps on several streams runs as fast as alone",
     )
+    parser.add_argument(
+        "--cpu",
+        metavar="NAME|FACTOR",
+        help="host of the target: a CPU (epyc-9654), or its single-thread speed over the "
+        "recorded one (1.5); default: the recorded host",
+    )
+    parser.add_argument(
+        "--evidence",
+        type=_trust,
+        metavar="auto|X",
+        help="how far the trace's kernel times are believed on the target, 0 to 1; auto: 0.75 on "
+        "a GPU of the source's group, else 0",
+    )
     parser.add_argument("--top", type=_count, default=10, metavar="N", help="rows of the op table")
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="write the computed timeline for Perfetto"
@@ -62,6 +75,15 @@ def _scale(text: str) -> float:
         value = -1.0
     if not 0 <= value <= MAX_SCALE:
         raise argparse.ArgumentTypeError(f"{text!r} is no factor from 0 to {MAX_SCALE:,.0f}")
+    return value
+
+
+def _trust(text: str) -> float | None:
+    if text == "auto":
+        return None
+    value = _scale(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1")
     return value
 
 
@@ -94,7 +116,12 @@ def predict_step(
     prediction, result = predictor.predict_with_timeline(
         job,
         args.hardware,
-        Options(kernel_scale=args.kernel_scale, contention=not args.no_contention),
+        Options(
+            kernel_scale=args.kernel_scale,
+            contention=not args.no_contention,
+            evidence=args.evidence,
+            cpu=args.cpu,
+        ),
         measured=recorded_time(args.trace, job),
     )
     print_prediction(prediction, console(), args.top)
