@@ -56,3 +56,5 @@ class Phase(IntEnum):
     FORWARD = 1
     BACKWARD = 2
     OPTIMIZER = 3
+    DATA = 4
+    """Loading of the step's data, and its copies to the device."""

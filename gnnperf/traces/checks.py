@@ -8,8 +8,7 @@ import numpy as np
 
 from gnnperf.graph import EdgeKind, ExecutionGraph, NodeKind
 from gnnperf.graph.model import F64, I32, I64, NONE, U8, Arguments, Bool
-from gnnperf.traces.link import ROUNDING_US
-from gnnperf.traces.table import TraceTable
+from gnnperf.traces.table import ROUNDING_US, TraceTable
 
 _LAUNCH = re.compile(r"LaunchKernel|ModuleLaunch|GraphLaunch|^cuLaunch|[mM]emcpy|[mM]emset")
 OVERLAP_US = 1.0

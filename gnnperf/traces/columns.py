@@ -168,7 +168,8 @@ class Collector:
             lane=self._threads(events),
             external_id=numbers([a.external_id for a in args]),
             record_function=numbers([a.record_function for a in args]),
-            backward=numbers([a.forward_thread for a in args]) > 0,
+            forward_thread=numbers([a.forward_thread for a in args]),
+            autograd=numbers([a.autograd for a in args]),
             signature=self._signatures(args),
             annotation=np.array([e.cat in _ANNOTATIONS for e in events], np.bool_),
         )

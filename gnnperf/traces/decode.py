@@ -37,7 +37,8 @@ class Args(Struct, gc=False, rename={
     "record_function": "Record function id", "registers": "registers per thread",
     "shared_memory": "shared memory", "dims": "Input Dims", "dims_old": "Input dims",
     "types": "Input type", "concrete": "Concrete Inputs", "strides": "Input Strides",
-    "forward_thread": "Fwd thread id", "wait_event": "wait_on_cuda_event_id",
+    "forward_thread": "Fwd thread id", "autograd": "Sequence number",
+    "wait_event": "wait_on_cuda_event_id",
     "wait_record": "wait_on_cuda_event_record_corr_id", "wait_stream": "wait_on_stream",
     "sync_kind": "cuda_sync_kind", "collective": "Collective name", "sequence": "Seq",
     "input_elements": "In msg nelems", "output_elements": "Out msg nelems",
@@ -63,6 +64,7 @@ class Args(Struct, gc=False, rename={
     concrete: Raw = _NOTHING
     strides: Raw = _NOTHING
     forward_thread: Number = 0
+    autograd: Number = -1
     event: Number = -1
     wait_event: Number = -1
     wait_record: Number = -1

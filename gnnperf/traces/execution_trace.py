@@ -20,6 +20,8 @@ from gnnperf.traces.table import CollectiveTable, Interner, TraceTable, empty_ta
 _ROOT = re.compile(r"^\[pytorch\|profiler\|execution_(graph|trace)\|")
 _WRITTEN = re.compile(r"\(\w+!\)")
 _NOTHING = Raw(b"")
+_USER_SCOPE = 7
+"""`scope` of a node that is an annotation of the user (at::RecordScope::USER_SCOPE)"""
 
 
 class Attribute(Struct, gc=False):
@@ -39,6 +41,7 @@ class Node(Struct, gc=False):
     rf_id: int = NONE
     tid: int = 0
     op_schema: str = ""
+    scope: int = 0
     inputs: Raw = _NOTHING
     input_shapes: Raw = _NOTHING
     input_types: Raw = _NOTHING
@@ -100,6 +103,7 @@ def _table(source: Source, document: Document) -> TraceTable:
     table.name = strings.codes([n.name for n in nodes])
     table.lane = lane
     table.external_id = numbers([n.rf_id for n in nodes])
+    table.annotation = np.array([n.scope == _USER_SCOPE for n in nodes], np.bool_)
     _device_columns(table, nodes)
     _arguments(table, nodes)
     _relations(table, nodes)
@@ -124,7 +128,7 @@ def _flatten(node: Node) -> None:
     if node.ctrl_deps is not None:
         node.parent = node.ctrl_deps
     for attribute in node.attrs:
-        if attribute.name in ("rf_id", "tid", "op_schema"):
+        if attribute.name in ("rf_id", "tid", "op_schema", "scope"):
             setattr(node, attribute.name, msgspec.json.decode(attribute.value))
 
 

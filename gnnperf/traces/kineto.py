@@ -98,7 +98,7 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
         shared_memory=_placed(n, device_only, device.get("shared_memory")).astype(np.int32),
         event=_placed(n, slice(h, h + r), runtime.get("event")),
         stream=_placed(n, slice(h, h + r), runtime.get("stream")),
-        backward=_placed(n, slice(0, h), host.get("backward")) == 1,
+        backward=_placed(n, slice(0, h), host.get("forward_thread")) > 0,
         lanes=_lanes(collector),
         signatures=_signatures(collector),
         collectives=_collectives(collector, h + r),
@@ -110,6 +110,8 @@ def _table(collector: Collector, starts: F64, sizes: list[int], meta: GraphMeta)
         meta=meta,
         record_function=_placed(n, slice(0, h), host.get("record_function")),
         annotation=_placed(n, slice(0, h), host.get("annotation")) == 1,
+        forward_thread=_placed(n, slice(0, h), host.get("forward_thread")),
+        autograd=_placed(n, slice(0, h), host.get("autograd")),
         taken=dict(collector.taken),
         left_out={k: v for k, v in collector.left_out.items() if v},
     )

@@ -5,17 +5,16 @@ import re
 import numpy as np
 
 from gnnperf.graph import NodeKind, Phase
-from gnnperf.graph.model import F64, I32, I64, NONE, Bool
+from gnnperf.graph.model import I64, NONE, Bool
 from gnnperf.traces.collectives import mark_collectives
 from gnnperf.traces.nesting import enclosing, nearest_marked
-from gnnperf.traces.table import TraceTable, full
-
-ROUNDING_US = 0.002
-"""Parents and children overlap by up to this where times have nanoseconds."""
+from gnnperf.traces.scopes import fill_scopes
+from gnnperf.traces.table import TraceTable, full, tolerance_us
 
 _BACKWARD = re.compile(r"evaluate_function|Backward\d*$|^autograd::")
 _OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)|^## ?optimizer", re.IGNORECASE)
 _LOADER = re.compile(r"DataLoader", re.IGNORECASE)
+_INWARD = re.compile(r"HtoD|HostToDevice")
 _LAST = np.int64(1) << 62
 
 
@@ -35,7 +34,8 @@ def link(table: TraceTable) -> None:
         table.op = np.where(table.op == NONE, given, table.op).astype(np.int32)
     mark_collectives(table)
     _phases(table)
-    _scopes(table)
+    fill_scopes(table)
+    _input_copies(table)
 
 
 def _parents(table: TraceTable) -> I64:
@@ -50,14 +50,6 @@ def _parents(table: TraceTable) -> I64:
     parent = full(len(table))
     parent[host] = np.append(host, NONE)[found]
     return parent
-
-
-def tolerance_us(table: TraceTable) -> float:
-    """How far the times of one thread may overlap by rounding."""
-    fraction = bool((table.duration_us % 1.0 != 0).any())
-    if not fraction:
-        return 0.0
-    return max(ROUNDING_US, 2 * float(np.spacing(table.clock_us)))
 
 
 def _launches(table: TraceTable) -> I64:
@@ -80,19 +72,18 @@ def _phases(table: TraceTable) -> None:
     """Phase of the nearest enclosing op that tells one; the rest by what its thread does."""
     texts = table.names
     told = np.zeros(len(texts), np.uint8)
-    loader = np.zeros(len(texts), np.bool_)
     for index in np.unique(table.name[table.kind == NodeKind.HOST_OP]).tolist():
         text = texts[index]
         if _BACKWARD.search(text):
             told[index] = Phase.BACKWARD
         elif _OPTIMIZER.search(text):
             told[index] = Phase.OPTIMIZER
-        loader[index] = bool(_LOADER.search(text))
+        elif _LOADER.search(text):
+            told[index] = Phase.DATA
     host = table.kind <= NodeKind.RUNTIME
     own = np.where(table.kind == NodeKind.HOST_OP, told[table.name], 0)
     own[table.backward & (own == 0)] = Phase.BACKWARD
-    unknown = loader[table.name] & host
-    nearest = nearest_marked(table.parent, (own > 0) | unknown)
+    nearest = nearest_marked(table.parent, own > 0)
     phase = np.append(own, 0)[nearest]
     silent = host & (nearest == NONE)
     phase[silent] = _by_thread(table, phase, host)[table.lane[silent]]
@@ -103,46 +94,26 @@ def _phases(table: TraceTable) -> None:
 
 
 def _by_thread(table: TraceTable, phase: I64, host: Bool) -> I64:
-    """[lanes] phase of what tells none: backward on threads that mostly run the backward."""
+    """[lanes] phase of what tells none: backward on threads that begin with it, or mostly run it.
+
+    A thread without any op tells nothing.
+    """
     lanes = len(table.lanes.kind)
-    ops = host & (table.kind == NodeKind.HOST_OP)
+    ops = np.flatnonzero(host & (table.kind == NodeKind.HOST_OP))
+    ops = ops[np.argsort(table.start_us[ops], kind="stable")]
+    backward = phase[ops] == Phase.BACKWARD
     total = np.bincount(table.lane[ops], minlength=lanes)
-    backward = np.bincount(table.lane[ops & (phase == Phase.BACKWARD)], minlength=lanes)
-    return np.where(2 * backward > total, Phase.BACKWARD, Phase.FORWARD)
+    mostly = 2 * np.bincount(table.lane[ops[backward]], minlength=lanes) > total
+    used, first = np.unique(table.lane[ops], return_index=True)
+    mostly[used] |= backward[first]
+    return np.where(total > 0, np.where(mostly, Phase.BACKWARD, Phase.FORWARD), Phase.UNKNOWN)
 
 
-def _scopes(table: TraceTable) -> None:
-    """Path of the innermost module whose call encloses each host node."""
-    n, m = len(table), len(table.module_lane)
-    table.scope = np.full(n, NONE, np.int32)
-    if m == 0:
-        return
-    host = np.flatnonzero(table.kind <= NodeKind.RUNTIME)
-    lane = np.concatenate([table.module_lane, table.lane[host]])
-    start: F64 = np.concatenate([table.module_start_us, table.start_us[host]])
-    end = start + np.concatenate([table.module_duration_us, table.duration_us[host]])
-    tie = np.concatenate([np.full(m, -2), table.external_id[host]])
-    tie[m:][table.kind[host] == NodeKind.RUNTIME] = _LAST
-    parent, depth = enclosing(lane, start, end, tie, tolerance_us(table))
-    is_module = np.arange(len(lane)) < m
-    above = np.append(nearest_marked(parent.astype(np.int32), is_module), NONE)[parent]
-    paths = _paths(table, above[:m], depth[:m])
-    table.scope[host] = np.append(paths, NONE)[above[m:]]
-    device = table.kind >= NodeKind.KERNEL
-    from_launch = np.append(table.scope, np.int32(NONE))[table.launch]
-    table.scope = np.where(device, from_launch, table.scope)
-
-
-def _paths(table: TraceTable, above: I64, depth: I64) -> I32:
-    """[m] `Model_0.Linear_1` of every module call, as index into strings."""
-    paths = full(len(above), np.int32)
-    known: dict[tuple[int, int], int] = {}
-    for row in np.argsort(depth, kind="stable").tolist():
-        outer = int(paths[above[row]]) if above[row] >= 0 else NONE
-        key = (outer, int(table.module_name[row]))
-        if key not in known:
-            own = table.names[key[1]].removeprefix("nn.Module: ")
-            path = own if outer == NONE else f"{table.names[outer]}.{own}"
-            known[key] = table.strings[path]
-        paths[row] = known[key]
-    return paths.astype(np.int32)
+def _input_copies(table: TraceTable) -> None:
+    """Copies from the host that the forward pass issues outside of all modules move its data."""
+    copies = np.flatnonzero((table.kind == NodeKind.COPY) & (table.phase == Phase.FORWARD))
+    copies = copies[table.scope[copies] == NONE] if len(table.module_lane) else copies
+    names = table.names
+    used = np.unique(table.name[copies]).tolist()
+    inward = [i for i in used if _INWARD.search(names[i])]
+    table.phase[copies[np.isin(table.name[copies], inward)]] = Phase.DATA

@@ -129,6 +129,11 @@ class TraceTable:
     """whether the times are times; else they are only the order of the events"""
     annotation: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     """[n] host ops that are annotations of the user; empty where that is not recorded"""
+    forward_thread: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """[n] the profiler's number (no thread id) of the thread whose forward op a host op is the
+    backward of; 0 or NONE for others; empty where that is not recorded"""
+    autograd: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """[n] sequence number that joins a backward op with its forward op; NONE without; or empty"""
     record_function: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     """[n] record-function id of a host op; empty where none is recorded"""
     counts: dict[str, int] = field(default_factory=dict)
@@ -218,3 +223,15 @@ def empty_table(n: int, strings: Interner, lanes: Lanes, meta: GraphMeta) -> Tra
 def full(n: int, dtype: type = np.int64) -> NDArray[np.int64]:
     """[n] filled with NONE."""
     return np.full(n, NONE, dtype)
+
+
+ROUNDING_US = 0.002
+"""Parents and children overlap by up to this where times have nanoseconds."""
+
+
+def tolerance_us(table: TraceTable) -> float:
+    """How far the times of one thread may overlap by rounding."""
+    fraction = bool((table.duration_us % 1.0 != 0).any())
+    if not fraction:
+        return 0.0
+    return max(ROUNDING_US, 2 * float(np.spacing(table.clock_us)))
