@@ -65,8 +65,12 @@ class NetworkEngine:
         self.model = model
 
     def times(self, graph: ExecutionGraph, described: Description, hardware: Hardware) -> Times:
-        """See `Engine`. On a GPU a trace times the kernel alone, on a CPU the whole call."""
-        from gnnperf.api.context import row_edges  # torch is not needed before
+        """See `Engine`. On a GPU a trace times the kernel alone, on a CPU the whole call.
+
+        What a step adds to an op timed alone is learned for processors only: a GPU's kernels
+        are timed in traces and tables alike.
+        """
+        from gnnperf.nn.context import row_edges  # torch is not needed before
 
         on_host = hardware.kind == "cpu"
         found = self.model.predict(
@@ -75,7 +79,7 @@ class NetworkEngine:
             edges=row_edges(graph, described) if self.model.uses_edges else None,
             framework="pytorch",
             launch_included=on_host,
-            in_model=False,
+            in_model=on_host,
         )
         communicates = is_collective(described)
         links = AnalyticEngine().times(graph, described, hardware)

@@ -12,9 +12,11 @@ from gnnperf.data.samples import SHORT_US
 from gnnperf.features import Measurement, find_variant, make_rows, variant_name
 from gnnperf.hardware import Hardware, find_hardware
 from gnnperf.nn.inputs import Inputs
-from gnnperf.nn.model import KernelNetwork
+from gnnperf.nn.model import Edges, KernelNetwork
 from gnnperf.nn.predict import RowEdges
+from gnnperf.ops import OpBatch
 
+F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
@@ -48,28 +50,51 @@ def piece_edges(graph: ModelGraph) -> RowEdges:
     return RowEdges(np.concatenate([order, source]), np.concatenate([order + 1, destination]), data)
 
 
-def graph_rows(network: KernelNetwork, graph: ModelGraph, hardware: Hardware) -> TrainRows:
+def graph_rows(
+    network: KernelNetwork, graph: ModelGraph, hardware: Hardware, launch_included: bool = True
+) -> TrainRows:
     """A labelled graph with the terms of the network's prior; unmeasured ops have weight 0."""
-    config = network.config
-    n = len(graph.batch)
-    variant = find_variant(config.variants, variant_name(graph.meta.source, "pytorch"))
-    measured = Measurement.same(n, launch_included=True, in_model=True, variant=variant)
-    rows = make_rows(graph.batch, [hardware], np.zeros(n, np.int64), measured)
-    known = config.devices.index(hardware.name) if hardware.name in config.devices else -1
-    x = Inputs.of(rows, np.array([known]))
-    features, slot, log_prior = with_terms(network, rows, x)
-    safe = slot.clamp(min=0)
-    scaled = torch.where(slot.unsqueeze(1) >= 0, network.standardize(features, safe), 0.0)
+    variant = find_variant(network.config.variants, variant_name(graph.meta.source, "pytorch"))
+    how = Measurement.same(len(graph.batch), launch_included, in_model=True, variant=variant)
     time = np.nan_to_num(graph.duration_us, nan=1.0).clip(0.1)
     labelled = np.isfinite(graph.duration_us) & np.isin(np.arange(len(graph)), graph.owner)
     labelled &= np.array([label != "" for label in graph.labels])
     weight = np.where(labelled, time / (time + SHORT_US), 0.0)
+    times = (graph.owner.astype(np.int64), time, weight)
+    return placed_rows(network, graph.batch, hardware, how, times, piece_edges(graph).tensors())
+
+
+def placed_rows(
+    network: KernelNetwork,
+    batch: OpBatch,
+    hardware: Hardware,
+    how: Measurement,
+    times: tuple[I64, F64, F64],
+    edges: Edges,
+) -> TrainRows:
+    """Work on a device with the terms of the network's prior.
+
+    Args:
+        network: Its scaling and offsets are fitted.
+        batch: [n] the work.
+        hardware: The device.
+        how: [n] how the times were measured.
+        times: [n] owner of each row, [m] measured us > 0, [m] weight.
+        edges: Between the rows.
+    """
+    config = network.config
+    rows = make_rows(batch, [hardware], np.zeros(len(batch), np.int64), how)
+    known = config.devices.index(hardware.name) if hardware.name in config.devices else -1
+    features, slot, log_prior = with_terms(network, rows, Inputs.of(rows, np.array([known])))
+    safe = slot.clamp(min=0)
+    scaled = torch.where(slot.unsqueeze(1) >= 0, network.standardize(features, safe), 0.0)
+    owner, time, weight = times
     return TrainRows(
         scaled,
         safe,
         log_prior,
-        torch.from_numpy(graph.owner.astype(np.int64)),
+        torch.from_numpy(owner),
         torch.from_numpy(np.log(time).astype(np.float32)),
         torch.from_numpy(weight.astype(np.float32)),
-        piece_edges(graph).tensors(),
+        edges,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnperf.data.splits import row_groups
 from gnnperf.data.tables import MODEL_OP, KernelTable, Names, load_table
 from gnnperf.errors import InputError
 from gnnperf.features import (
@@ -23,8 +24,9 @@ from gnnperf.hardware import Hardware, find_hardware
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
-SHORT_US = 20.0
-"""Rows timed with their launch count t / (t + SHORT_US): below it they show the host, not the op"""
+SHORT_US, SHORT_ON_HOST_US = 20.0, 1.0
+"""Rows timed with their launch count t / (t + SHORT_US): below it they show the host, not the op.
+On the host itself the call is what is asked for, and only what a clock can tell counts less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Samples:
     label: I64
     """[n] index into `labels`"""
     group: I64
-    """[n] index into `groups`: the devices that are left out together"""
+    """[n] index into `groups`: what is left out together (`splits.row_groups`)"""
     held: NDArray[np.bool_]
     """[n] the source holds the row's shape group back for validation"""
     labels: tuple[str, ...]
@@ -67,6 +69,11 @@ class Samples:
         return np.flatnonzero(np.isin(self.group, wanted) == inside)
 
 
+def short_us(device: Hardware) -> float:
+    """Time at which a row that holds its launch counts half."""
+    return SHORT_ON_HOST_US if device.kind == "cpu" else SHORT_US
+
+
 def table_files(folder: str | Path) -> list[Path]:
     """The kernel tables of a folder (or one file).
 
@@ -84,14 +91,23 @@ def table_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def read_samples(folder: str | Path, rows_per_cell: int, seed: int) -> Samples:
+def read_samples(
+    folder: str | Path, rows_per_cell: int, seed: int, more: KernelTable | None = None
+) -> Samples:
     """Draw at most `rows_per_cell` rows of each (device, reported family, type) from all tables.
+
+    Args:
+        folder: Of kernel tables, or one of them.
+        rows_per_cell: As above.
+        seed: Of the draw.
+        more: Rows beside those of the tables, all of which are taken.
 
     Raises:
         InputError: No table, or no row of a device that the catalogue knows.
     """
     generator = np.random.default_rng(seed)
     drawn = [_draw(load_table(file), rows_per_cell, generator) for file in table_files(folder)]
+    drawn += [] if more is None else [more]
     table = KernelTable.join([part for part in drawn if len(part)])
     if not len(table):
         raise InputError("no row of a known device", path=folder, remedy="`gnnperf hardware list`")
@@ -152,19 +168,19 @@ def samples_of(table: KernelTable, variants: Sequence[str] | None = None) -> Sam
     device = place[table.device.codes].astype(np.int64)
     names = tuple(variants) if variants is not None else with_frameworks(variants_of(table).names)
     labels = labels_of(table)
-    groups = tuple(dict.fromkeys(d.group for d in present))
-    group = np.array([groups.index(d.group) for d in present], np.int64)[device]
+    groups = row_groups(table)
     duration = table.duration_us
-    weight = np.where(table.launch_included, duration / (duration + SHORT_US), 1.0)
+    short = np.array([short_us(d) for d in present])[device]
+    weight = np.where(table.launch_included, duration / (duration + short), 1.0)
     return Samples(
         rows=make_rows(table.batch(), present, device, measurement_of(table, names)),
         log_time=np.log(duration).astype(np.float32),
         weight=weight.astype(np.float32),
         label=labels.codes.astype(np.int64),
-        group=group,
+        group=groups.codes.astype(np.int64),
         held=table.split.mask("dev_val"),
         labels=labels.names,
-        groups=groups,
+        groups=groups.names,
         devices=tuple(present),
         variants=names,
     )

@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from gnnperf.data.tables import Bool, KernelTable, Names
+from gnnperf.data.tables import RECORDING, Bool, KernelTable, Names
 from gnnperf.errors import UnknownNameError
 from gnnperf.hardware import find_hardware, list_hardware
 
@@ -19,12 +19,30 @@ def device_group(device: str) -> str:
     return device if found is None else found.group
 
 
+WORKLOAD = "workload-"
+"""How the groups of recorded steps begin."""
+_SAME_MODEL = ("ddp-", "infer-")
+"""Prefixes of recordings that run another recording's model."""
+
+
+def workload_group(recording: str) -> str:
+    """The recordings that are left out together with one: those of its model.
+
+    By name: infer-bert-small, ddp-bert and bert-wide are all workload-bert.
+    """
+    for prefix in _SAME_MODEL:
+        recording = recording.removeprefix(prefix)
+    return WORKLOAD + recording.partition("-")[0]
+
+
 def known_group(name: str) -> str:
-    """A group by its name or by a device in it.
+    """A group by its name or by a device in it; a group of recordings as it is.
 
     Raises:
         UnknownNameError: Neither a group nor a device; lists the groups.
     """
+    if name.startswith(WORKLOAD):
+        return name
     groups = sorted({hardware.group for hardware in list_hardware()})
     if name in groups:
         return name
@@ -37,6 +55,18 @@ def known_group(name: str) -> str:
 def device_groups(table: KernelTable) -> Names:
     """[n] the device group of each row."""
     return table.device.map({name: device_group(name) for name in table.device.names})
+
+
+def row_groups(table: KernelTable) -> Names:
+    """[n] what each row is left out with: its device's group, of a recorded op its workload."""
+    devices, models = table.device, table.model
+    recorded = table.source.mask(RECORDING)
+    codes = np.where(recorded, len(devices.names) + models.codes, devices.codes)
+    names = [device_group(n) for n in devices.names] + [workload_group(n) for n in models.names]
+    used, places = np.unique(codes, return_inverse=True)
+    distinct = tuple(dict.fromkeys(names[c] for c in used.tolist()))
+    translate = np.array([distinct.index(names[c]) for c in used.tolist()], np.int32)
+    return Names(translate[places.reshape(-1)], distinct)
 
 
 def in_group(table: KernelTable, group: str) -> Bool:

@@ -32,6 +32,8 @@ _MARK = b"gnnperf_kernel_table"
 _PEER = "peer:"
 KERNEL_TABLE, MODEL_OP = "kernel table", "model op"
 """The two origins of a row: an op timed alone, an op timed inside a model."""
+RECORDING = "recording"
+"""Source of rows of own recordings, whose unprofiled step is known; `model` names the recording."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ class Networks:
         for place in ([self.place] if own else []) + [folder / group]:
             if place.exists():
                 found = Predictor.load(place)
-                if group not in {device_group(device) for device in seen_by(found)}:
+                if group not in seen_groups(found):
                     return found
         raise InputError(
             f"no network without the group {group}, neither itself nor the folder {group} in it",
@@ -59,3 +59,9 @@ class Networks:
 def seen_by(predictor: Predictor) -> tuple[str, ...]:
     """The devices that a predictor's network was trained on."""
     return () if predictor.model is None else tuple(predictor.model.network.config.devices)
+
+
+def seen_groups(predictor: Predictor) -> set[str]:
+    """The groups of devices and of recordings that a predictor's network was trained on."""
+    card = {} if predictor.model is None else predictor.model.card
+    return {device_group(d) for d in seen_by(predictor)} | set(card.get("workloads", ()))

@@ -14,7 +14,7 @@ from gnnperf.ops import OpBatch, batch_cost, element_bytes
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 
-OWN_SOURCES = ("gnnperf", "trace", "")
+OWN_SOURCES = ("gnnperf", "trace", "recording", "")
 NO_VARIANT = -1
 """Code of an implementation that the network does not know."""
 

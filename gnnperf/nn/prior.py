@@ -10,6 +10,7 @@ from gnnperf.nn.prior_attention import DECODE_QUERIES, AttentionPrior
 from gnnperf.nn.prior_base import Prior
 from gnnperf.nn.prior_experts import ExpertsPrior
 from gnnperf.nn.prior_matrix import MatrixPrior
+from gnnperf.nn.prior_processor import ProcessorPrior
 from gnnperf.nn.prior_stream import StreamPrior
 from gnnperf.ops import family_index
 
@@ -68,7 +69,9 @@ def _make(kind: str, devices: int, parents: tuple[int, ...]) -> Prior:
         return ExpertsPrior(devices, parents)
     if kind.startswith(("tensor", "vector")):
         return MatrixPrior(kind, devices, parents)
-    return StreamPrior(devices, parents, cpu=kind == "processor")
+    if kind == "processor":
+        return ProcessorPrior(devices, parents)
+    return StreamPrior(devices, parents)
 
 
 class AnalyticPrior(nn.Module):

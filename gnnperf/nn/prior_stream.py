@@ -34,14 +34,6 @@ STARTS: dict[str, Start] = {
     "power_width": Start(0.02, 0.2),
     "power_time": Start(400.0, 0.5),
 }
-CPU_STARTS = STARTS | {
-    "launch": Start(2.0, 0.5),
-    "ramp": Start(3.0, 0.5),
-    "capacity": Start(0.5, 0.3),
-    "items_per_sm": Start(16.0, 0.5),
-    "bytes_per_sm": Start(64.0, 0.5),
-    "rows_per_sm": Start(1.0, 0.4),
-}
 BY_FAMILY: dict[str, tuple[float, float]] = {
     "bandwidth": (0.78, 0.4),
     "work": (0.6, 0.6),
@@ -57,8 +49,10 @@ _ROWWISE = ("norm", "softmax")
 class StreamPrior(Prior):
     """T = launches + p-norm(bytes over bandwidth, work over peak, exponentials, rows in waves)."""
 
-    def __init__(self, devices: int, parents: tuple[int, ...], cpu: bool = False) -> None:
-        super().__init__(CPU_STARTS if cpu else STARTS, devices, parents)
+    def __init__(
+        self, devices: int, parents: tuple[int, ...], starts: dict[str, Start] | None = None
+    ) -> None:
+        super().__init__(STARTS if starts is None else starts, devices, parents)
         count = len(family_names())
         self.by_family = nn.ParameterDict(
             {n: nn.Parameter(torch.full((count,), math.log(v))) for n, (v, _) in BY_FAMILY.items()}
@@ -73,13 +67,29 @@ class StreamPrior(Prior):
             total = total + (((self.by_family[name] - math.log(value)) / spread) ** 2).sum()
         return total
 
+    def own(self, x: Inputs) -> dict[str, Tensor]:
+        """[n] coefficients of each row's family by name."""
+        return {name: self.by_family[name][x.family].exp() for name in BY_FAMILY}
+
+    def footprint(self, x: Inputs, moved: Tensor) -> Tensor:
+        """[n] bytes that want room in the cache."""
+        return moved
+
+    def first_touch(self, x: Inputs) -> Tensor:
+        """[n] us that outputs in new memory cost."""
+        return torch.zeros(())
+
+    def drawn(self, x: Inputs) -> Tensor:
+        """[n] us of random numbers beyond what their operations cost."""
+        return torch.zeros(())
+
     def forward(self, x: Inputs) -> Terms:
         """Time and terms of the rows."""
         effect = self.effects(x)
-        own = {name: self.by_family[name][x.family].exp() for name in BY_FAMILY}
+        own = self.own(x)
         sms, clock = x.figure("sms"), x.figure("clock")
         moved = (x.read + x.written).clamp(min=1.0)
-        hit = cache_hit(self, x, moved)
+        hit = cache_hit(self, x, self.footprint(x, moved))
         cache_rate = x.figure("l2_bandwidth") * self.value(x, "cache") * effect["cache"]
         rate = x.figure("bandwidth") * own["bandwidth"] * effect["bandwidth"]
         busy = moved / (sms * self.value(x, "bytes_per_sm"))
@@ -87,12 +97,12 @@ class StreamPrior(Prior):
         memory = (moved * (1 - hit) / rate + moved * hit / cache_rate) / active.clamp(min=1e-3)
         again = self._read_again(x)
         kept = self._kept(x)
-        memory = memory + again * (1 - kept) / rate
+        memory = memory + again * (1 - kept) / rate + self.first_touch(x)
         work = x.flops / (x.peak * own["work"] * effect["compute"])
         limit = throttle(self, x, effect["power"])
         slow = 1 + (limit - 1) * work / (work + self.value(x, "power_time"))
         special = self._exponentials(x) / (sms * clock * 1e3 * SPECIAL_PER_CLOCK)
-        compute = work * slow + special * self.value(x, "special")
+        compute = work * slow + special * self.value(x, "special") + self.drawn(x)
         rows, exact = self._rows(x, sms)
         latency = rows * self.value(x, "row") / clock
         body = soft_maximum([memory, compute, latency], self.value(x, "sharpness"))

@@ -39,6 +39,7 @@ FAMILY = Family(
         "inputs",
         "strided",
         "special",
+        "in_place",
     ),
     _cost,
     ("numel", "bytes_read", "bytes_written"),
@@ -49,6 +50,7 @@ def elementwise_work(call: Call, flops: float, special: bool, outputs: int = 1) 
     """One result per broadcast position, every input read once before broadcasting.
 
     Strided: some input does not lie as the output does (permuted, or broadcast over elements).
+    In place: the result goes into a tensor that held values before.
     """
     tensors = call.tensors
     dtype = compute_dtype(tensors)
@@ -59,7 +61,8 @@ def elementwise_work(call: Call, flops: float, special: bool, outputs: int = 1) 
         written = outputs * numel * (1.0 if comparison else dtype_bytes(dtype) or 4.0)
     read = sum(t.nbytes for t in tensors)
     strided = any(not t.contiguous or 1 < t.numel < numel for t in tensors)
-    dims = (numel, read, written, flops, len(tensors), strided, special)
+    in_place = call.name.endswith("_") and not call.name.endswith("__")
+    dims = (numel, read, written, flops, len(tensors), strided, special, in_place)
     return Work("elementwise", tuple(map(float, dims)), dtype)
 
 
@@ -70,7 +73,7 @@ def _parser(flops: float, special: bool = False) -> Parser:
 def _dropout(call: Call) -> Work:
     """The output and a mask of one byte."""
     x = call.tensor(0)
-    dims = (x.numel, x.nbytes, x.nbytes + x.numel, 10, 1, 0, 1)
+    dims = (x.numel, x.nbytes, x.nbytes + x.numel, 10, 1, 0, 1, 0)
     return Work("elementwise", tuple(map(float, dims)), compute_dtype([x]))
 
 
@@ -78,14 +81,14 @@ def _fill(call: Call) -> Work:
     """Writes its first tensor (or what it makes) and reads nothing."""
     x = call.outputs[0] if call.outputs else call.tensor(0)
     random = base_name(call.name) in _RANDOM
-    dims = (x.numel, 0, x.nbytes, 10 if random else 0, 0, 0, random)
+    dims = (x.numel, 0, x.nbytes, 10 if random else 0, 0, 0, random, 0)
     return Work("elementwise", tuple(map(float, dims)), x.dtype)
 
 
 def _loss_backward(call: Call) -> Work:
     """Gradient of a loss: as large as the prediction, which is its second tensor."""
     x = call.tensor(1)
-    dims = (x.numel, x.nbytes, x.nbytes, 2, 2, 0, 0)
+    dims = (x.numel, x.nbytes, x.nbytes, 2, 2, 0, 0, 0)
     return Work("elementwise", tuple(map(float, dims)), compute_dtype([x]))
 
 
@@ -93,7 +96,7 @@ def _nll_backward(call: Call) -> Work:
     """Zeros everywhere but one element of each row."""
     x = call.tensor(1)
     rows = x.numel / max(x.shape[-1], 1) if x.shape else 1
-    dims = (x.numel, rows * 12, x.nbytes, 1, 2, 0, 0)
+    dims = (x.numel, rows * 12, x.nbytes, 1, 2, 0, 0, 0)
     return Work("elementwise", tuple(map(float, dims)), compute_dtype([x]))
 
 

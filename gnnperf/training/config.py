@@ -18,10 +18,14 @@ class DataGroup:
     """file of labelled model graphs (`gnnperf dataset import neusight`); "" for none"""
     synthetic: str = ""
     """file of graphs labelled by the analytic simulator (`gnnperf dataset synth`); "" for none"""
+    recordings: str = ""
+    """folder of own recordings (manifest.json): their ops inside steps, and their steps' unprofiled
+    times for `train.step_weight`; "" for none"""
     rows_per_cell: int = 4000
     """most rows of one (device, reported family, element type)"""
     leave_out: tuple[str, ...] = ()
-    """device groups that are not trained on; the figures and the intervals come from them"""
+    """device groups, and groups of recordings (workload-bert), that are not trained on; the figures
+    and the intervals come from them"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,12 @@ class TrainGroup:
     """deviation of the noise on standardized inputs"""
     shrink: float = 0.02
     """weight of the squared residual: what the data do not ask for is not added"""
+    step_weight: float = 0.0
+    """weight of the loss on the time of whole steps, through the timeline, beside that on their
+    ops: steps of `data.recordings` and of labelled models (`data.graphs`) whose whole was timed;
+    0: no such loss"""
+    steps_per_batch: int = 4
+    """steps drawn for each batch where `step_weight` is not 0"""
 
 
 @dataclass(frozen=True)
@@ -94,9 +104,12 @@ class TrainConfig:
             ("model.members", self.model.members),
             ("train.epochs", self.train.epochs),
             ("train.batch_size", self.train.batch_size),
+            ("train.steps_per_batch", self.train.steps_per_batch),
         ):
             if value < 1:
                 raise ValueError(f"{key} must be at least 1, not {value}")
+        if not self.train.step_weight >= 0:
+            raise ValueError(f"train.step_weight must be at least 0, not {self.train.step_weight}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to 4294967295, not {self.seed}")
         if self.wandb not in ("offline", "online", "disabled"):

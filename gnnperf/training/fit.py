@@ -21,15 +21,17 @@ from gnnperf.checkpoint import save_checkpoint
 from gnnperf.data.datamodule import RowsModule
 from gnnperf.data.graphs import graph_rows, known_graphs
 from gnnperf.data.model_graphs import ModelGraph, load_graphs
+from gnnperf.data.recordings import RecordedSteps, read_recordings, recorded_on, recorded_ops
 from gnnperf.data.rows import Batches, TrainRows, with_terms
 from gnnperf.data.samples import Samples, read_samples, table_files
+from gnnperf.data.steps import StepRows, model_step, recorded_steps
 from gnnperf.errors import InputError
 from gnnperf.hardware import Hardware
 from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.model import Edges, KernelNetwork, ModelConfig
 from gnnperf.nn.prior import KINDS, AnalyticPrior, kind_of
 from gnnperf.ops import family_names
-from gnnperf.training.config import TrainConfig, run_folder
+from gnnperf.training.config import DataGroup, TrainConfig, run_folder
 from gnnperf.training.module import ResidualModule
 from gnnperf.training.prior_fit import fit_prior
 from gnnperf.training.scores import (
@@ -70,7 +72,9 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     _check_intervals(config)
     torch.set_num_threads(config.threads)
     pl.seed_everything(config.seed, workers=True, verbose=False)
-    samples = read_samples(config.data.path, config.data.rows_per_cell, config.seed)
+    recorded = recordings_of(config.data)
+    more = recorded_ops(recorded) if recorded else None
+    samples = read_samples(config.data.path, config.data.rows_per_cell, config.seed, more)
     _check_groups(config, samples)
     folder = run_folder(config)
     (folder / "config.yaml").write_text(yaml.safe_dump(config.plain(), sort_keys=False))
@@ -78,32 +82,21 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     used = inside[~samples.held[inside]]
     network, x = _network(config, samples, used)
     _prior_stage(_Run(config, folder, tell), network.prior, x, samples, used)
-    features, slot, log_prior = with_terms(network, samples.rows, x)
-    network.fit_scaling(features[used], slot[used])
-    measured = torch.from_numpy(samples.log_time)
-    error = measured - log_prior
-    network.fit_offsets(x.take(torch.from_numpy(used)), slot[used], error[used])
-    log_prior = log_prior + network.offsets(x, slot)
-    safe = slot.clamp(min=0)
-    scaled = network.standardize(features, safe)
-    rows = TrainRows(
-        torch.where(slot.unsqueeze(1) >= 0, scaled, 0.0),
-        safe,
-        log_prior,
-        torch.arange(len(samples)),
-        measured,
-        torch.from_numpy(samples.weight),
-        Edges.none(),
-    )
+    rows, slot = _scaled(network, x, samples, used)
     trained = used[slot[used].numpy() >= 0]
     graphs = _graphs(config)
-    shown = [graph_rows(network, g, h) for g, h in graphs if h.name in network.config.devices]
+    steps = [step for one in recorded for step in recorded_steps(network, one)]
+    steps = [step for step in steps if step.group not in config.data.leave_out]
+    known = [(g, h) for g, h in graphs if h.name in network.config.devices]
+    shown = [graph_rows(network, g, h) for g, h in known] + [step.rows for step in steps]
+    seen = [*steps, *(s for g, h in known if (s := model_step(network, g, h)) is not None)]
     batches = Batches(
         rows.take(torch.from_numpy(trained)), shown, config.train.batch_size, config.seed
     )
-    _residual_stage(config, folder, network, batches, bar)
+    _residual_stage(config, folder, network, (batches, seen), bar)
     card = _score(config, folder, network, rows, samples, slot.numpy())
     card["models"] = _score_models(config, folder, network, graphs)
+    card["workloads"] = sorted({step.group for step in steps})
     save_checkpoint(network, folder, card, config.plain())
     if config.output:
         target = Path(config.output)
@@ -111,6 +104,43 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
         for name in ("model.ckpt", "card.json", "card.md"):
             shutil.copyfile(folder / name, target / name)
     return folder
+
+
+def _scaled(
+    network: KernelNetwork, x: Inputs, samples: Samples, used: I64
+) -> tuple[TrainRows, Tensor]:
+    """All rows with the fitted prior's terms, scaled by those used, and their slots."""
+    features, slot, log_prior = with_terms(network, samples.rows, x)
+    network.fit_scaling(features[used], slot[used])
+    measured = torch.from_numpy(samples.log_time)
+    error = measured - log_prior
+    network.fit_offsets(x.take(torch.from_numpy(used)), slot[used], error[used])
+    safe = slot.clamp(min=0)
+    rows = TrainRows(
+        torch.where(slot.unsqueeze(1) >= 0, network.standardize(features, safe), 0.0),
+        safe,
+        log_prior + network.offsets(x, slot),
+        torch.arange(len(samples)),
+        measured,
+        torch.from_numpy(samples.weight),
+        Edges.none(),
+    )
+    return rows, slot
+
+
+def recordings_of(data: DataGroup) -> list[RecordedSteps]:
+    """The recordings of a run, those of devices left out not among them.
+
+    Raises:
+        InputError: No manifest, or a trace cannot be read.
+    """
+    found = list(read_recordings(data.recordings)) if data.recordings else []
+    devices = [recorded_on(one) for one in found]
+    return [
+        one
+        for one, device in zip(found, devices, strict=True)
+        if device is not None and device.group not in data.leave_out
+    ]
 
 
 def _graphs(config: TrainConfig) -> list[tuple[ModelGraph, Hardware]]:
@@ -192,10 +222,15 @@ def _prior_stage(run: _Run, prior: AnalyticPrior, x: Inputs, samples: Samples, u
 
 
 def _residual_stage(
-    config: TrainConfig, folder: Path, network: KernelNetwork, batches: Batches, bar: bool
+    config: TrainConfig,
+    folder: Path,
+    network: KernelNetwork,
+    data: tuple[Batches, list[StepRows]],
+    bar: bool,
 ) -> None:
     """Train the residual networks; resumes from last.ckpt."""
-    module = ResidualModule(network, config.train, config.train.epochs * len(batches))
+    batches, steps = data
+    module = ResidualModule(network, config.train, config.train.epochs * len(batches), steps)
     last = folder / "last.ckpt"
     keep = ModelCheckpoint(folder, save_top_k=0, save_last=True, every_n_epochs=1)
     with warnings.catch_warnings():

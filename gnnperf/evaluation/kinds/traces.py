@@ -23,8 +23,24 @@ NAME = "iterations.csv"
 COLUMNS = frozenset(("name", "reference_iteration_ms"))
 
 
-def score_job(job: Job, name: str, measured_us: float, data: str, context: Context) -> None:
-    """Predict one step on its own device and set it beside a measured time."""
+def score_job(
+    job: Job,
+    name: str,
+    measured_us: float,
+    data: str,
+    context: Context,
+    predictor: Predictor | None = None,
+) -> None:
+    """Predict one step on its own device and set it beside a measured time.
+
+    Args:
+        job: The step.
+        name: Its id.
+        measured_us: Its time.
+        data: What kind of data it is.
+        context: Takes the score.
+        predictor: Default: the context's for the device.
+    """
     hardware = own_hardware(job)
     raw = job.graphs[0].meta.device
     if hardware is None:
@@ -32,11 +48,12 @@ def score_job(job: Job, name: str, measured_us: float, data: str, context: Conte
             f"device {raw} is not in the catalogue" if raw else "the trace names no device"
         ] += 1
         return
-    if not context.wants(hardware.name):
+    if predictor is None and not context.wants(hardware.name):
         return
     if hardware.kind == "gpu":
         _score_kernels(job, context)
-    found = context.predictor_of(hardware).predict(job, hardware).iteration_time_us
+    predictor = predictor or context.predictor_of(hardware)
+    found = predictor.predict(job, hardware).iteration_time_us
     analytic = Predictor.of_engine("analytic").predict(job, hardware).iteration_time_us
     context.iterations.append(
         IterationScore(

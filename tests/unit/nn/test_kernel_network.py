@@ -12,6 +12,7 @@ from gnnperf.nn.model import Edges, KernelNetwork, ModelConfig
 from gnnperf.nn.network import NetworkShape, ResidualNetwork
 from gnnperf.nn.predict import RowEdges
 from gnnperf.nn.prior import KINDS, kind_of
+from gnnperf.nn.prior_processor import ProcessorPrior
 from gnnperf.ops import FAMILIES, MAX_DIMS, OpBatch, family_index, family_names
 
 GENERIC = {"gemm": (1, 512, 1024, 768), "attention": (4, 16, 4, 512, 512, 64, 64, 1, 0, 1)}
@@ -138,3 +139,54 @@ def test_edge_free_twin_ignores_edges() -> None:
     none = Edges.none()
     alone, _ = net(features, slot, none.index, none.kind)
     assert torch.equal(alone, net(features, slot, edges.index, edges.kind)[0])
+
+
+def in_step(dims: tuple[float, ...], step: bool, **changes: float) -> float:
+    """Time of an fp32 elementwise op on the processor by a prior of the given coefficients."""
+    batch = OpBatch(
+        np.array([family_index("elementwise")], np.int16),
+        np.array([dims + (0.0,) * (MAX_DIMS - len(dims))]),
+        np.array([dtype_index("float32")], np.int8),
+        np.ones(1, np.bool_),
+    )
+    how = Measurement.same(1, launch_included=True, in_model=step)
+    rows = make_rows(batch, [get_hardware("cpu")], np.zeros(1, np.int64), how)
+    prior = ProcessorPrior(0, ())
+    with torch.no_grad():
+        for name, value in changes.items():
+            prior.base[name].fill_(np.log(value))
+        return float(prior.terms(Inputs.of(rows, np.array([-1]))).log_time.exp())
+
+
+def test_new_pages_cost_in_a_step_and_only_where_the_output_is_new() -> None:
+    numel = 4e6  # 16 MB out, far above fault_mb
+    fresh = (numel, 8 * numel, 4 * numel, 1.0, 2.0)
+    in_place = (*fresh, 0.0, 0.0, 1.0)
+    same = {"cold": 1.0, "fault_mb": 0.01}
+    free = in_step(fresh, step=True, fault=1e-6, **same)
+    assert free == pytest.approx(in_step(fresh, step=False, **same), rel=1e-3)
+    assert in_step(in_place, step=True, fault=1e3, **same) == pytest.approx(free, rel=1e-3)
+    # 16 MB at 1,000 us each, all of them new
+    assert in_step(fresh, step=True, fault=1e3, **same) == pytest.approx(free + 16e3, rel=0.05)
+
+
+def test_a_step_wants_more_cache_and_random_numbers_take_their_time() -> None:
+    half_cache = (2e6, 8e6, 8e6, 1.0, 1.0, 0.0, 0.0, 1.0)
+    alone, among_others = (in_step(half_cache, step, cold=4.0) for step in (False, True))
+    assert among_others > 1.1 * alone
+    drawn = (1e6, 0.0, 4e6, 10.0, 0.0, 0.0, 1.0)
+    clock = get_hardware("cpu").boost_clock_mhz / 1e3
+    few, many = (in_step(drawn, False, random=r) for r in (1e-6, 37.0))
+    assert many - few == pytest.approx(1e6 * 37e-3 / clock, rel=0.2)
+
+
+def test_a_checkpoint_from_before_steps_still_loads() -> None:
+    network = scaled_network(("processor/gemm",))
+    weights = network.state_dict()
+    old = {n: v for n, v in weights.items() if not any(p in n for p in ("in_step", "fault"))}
+    assert len(old) < len(weights)
+    other = scaled_network(("processor/gemm",))
+    other.load_state_dict(old)
+    batch = every_family("float32")
+    x, _ = inputs(batch, "cpu")
+    assert torch.equal(other.prior(x), network.prior(x))
