@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gnnperf.timeline.shares import Share
+
 FORMAT = 1
 """Number of the JSON layout."""
 
@@ -30,6 +32,8 @@ class KernelEstimate:
     low_us: float
     high_us: float
     measured_us: float | None
+    slack_us: float | None = None
+    """how much longer it may take without delay to the step; null where the timeline lacks it"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class PathItem:
     """time that the path spends in the node"""
     before_us: float
     """time that passes before it starts: launch latency, gap, the host's own work"""
+    slack_us: float | None
+    """how much later it may end once without delay to the step; null for untraced calls"""
+    phase: str
+    scope: str | None
+    """module or annotation that issued it; null where the trace tells none"""
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,10 @@ class Prediction:
     """compute, communication, exposed_communication, host_bound_idle, copy, overlap; contention:
     what works that run side by side add to the step, a part of all of these"""
     by_family: tuple[FamilyTotal, ...]
+    by_phase: tuple[Share, ...]
+    """forward, backward, optimizer, data loading, other"""
+    by_scope: tuple[Share, ...]
+    """modules or annotations, each with all inside it; empty where the trace holds none"""
     kernels: tuple[KernelEstimate, ...]
     critical_path: tuple[PathItem, ...]
     savings: tuple[Saving, ...]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnperf.api.details import Details, details_of, scopes_of
 from gnnperf.api.engines import COVERAGE, AnalyticEngine, Engine, NetworkEngine, Times
 from gnnperf.api.evidence import (
     evidence_of,
@@ -28,9 +29,6 @@ from gnnperf.api.step import (
     RankTimes,
     family_totals,
     interval,
-    kernel_estimates,
-    path_items,
-    savings,
     solve,
 )
 from gnnperf.errors import InputError, UnknownNameError
@@ -156,7 +154,7 @@ class Predictor:
         """The timeline; measured times, and those of a host, hold what ran beside them."""
         scale = options.kernel_scale
         if options.contention and self.engine is not None and not placed.on_host:
-            return share_device(step, placed, ranks, scale)
+            return share_device(step, placed, ranks, scale, options.evidence)
         return Shared(solve(step, ranks, [r.time_us for r in ranks], scale), tuple(ranks), 0.0)
 
     def _rank_times(
@@ -218,7 +216,7 @@ class Predictor:
         for rank in solved.ranks:
             unknown.update(rank.described.unknown)
         parts = breakdown(result) | {"contention": solved.contention_us}
-        path = path_items(result) if options.details else ()
+        more = details_of(result, solved.ranks) if options.details else Details()
         warnings = [w for g in job.graphs for w in g.meta.warnings]
         warnings += [f"timeline: {a}, since the trace does not show it" for a in result.assumed]
         warnings += [*placed.notes, *notes]
@@ -228,9 +226,11 @@ class Predictor:
             ),
             breakdown_us=parts,
             by_family=family_totals(solved.ranks),
-            kernels=kernel_estimates(job, solved.ranks) if options.details else (),
-            critical_path=path,
-            savings=savings(result, path),
+            by_phase=more.by_phase,
+            by_scope=more.by_scope,
+            kernels=more.kernels,
+            critical_path=more.critical_path,
+            savings=more.savings,
             warnings=tuple(dict.fromkeys(warnings)),
             unknown_ops=dict(sorted(unknown.items())),
             provenance=self._provenance(solved, measured, parts),
@@ -252,6 +252,7 @@ class Predictor:
             "hardware": placed.label,
             "moved": placed.moved,
             "how": solved.result.how,
+            "scopes": scopes_of(solved.result),
             "bound": bound_of(solved, parts),
             "measured_how": None if measured is None else measured[1],
             "versions": {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnnperf.api.evidence import evidence_of, rows_with_evidence
 from gnnperf.api.placing import Placement
 from gnnperf.api.step import RankTimes, solve
 from gnnperf.timeline.contention import contend, overlaps
@@ -27,20 +28,35 @@ class Shared:
 
 
 def share_device(
-    step: StepSchedule, placed: Placement, ranks: Sequence[RankTimes], scale: float
+    step: StepSchedule,
+    placed: Placement,
+    ranks: Sequence[RankTimes],
+    scale: float = 1.0,
+    trust: float | None = None,
 ) -> Shared:
     """Solve the step with works that slow one another down where they overlap.
 
-    Times that were measured (work of unknown size) hold already what ran beside them and stay.
+    Times that come from measured ones (work of unknown size, and all that has evidence) hold
+    already what ran beside them and stay.
+
+    Args:
+        step: The schedule of the step.
+        placed: The job on its device.
+        ranks: Times of every rank, as alone.
+        scale: Factor on all device work.
+        trust: That was asked for in the trace's own kernel times; see `evidence_of`.
     """
     graphs, target = step.job.graphs, placed.target
     alone = solve(step, ranks, [r.time_us for r in ranks], scale)
     if target is None or not overlaps(alone):
         return Shared(alone, tuple(ranks), 0.0)
+    believed = evidence_of(placed.own, target, trust).trust > 0
     demands = []
     for graph, rank in zip(graphs, ranks, strict=True):
-        measured = np.isfinite(graph.nodes.duration_us[rank.described.node])
-        settled = ~rank.described.batch.known & measured
+        measured = graph.nodes.duration_us[rank.described.node]
+        settled = ~rank.described.batch.known & np.isfinite(measured)
+        if believed:
+            settled |= rows_with_evidence(graph, rank.described, measured)
         demands.append(demand_of(graph, rank.described, target, settled))
     found = contend(alone, demands, [target.sm_count] * len(graphs), scale)
     slower = []

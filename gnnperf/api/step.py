@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnperf.api.prediction import FamilyTotal, KernelEstimate, PathItem, Saving
-from gnnperf.graph import ExecutionGraph, Job
+from gnnperf.graph import ExecutionGraph, Job, Phase
 from gnnperf.graph.model import NONE
 from gnnperf.ops import Description, family_names
-from gnnperf.timeline.breakdown import critical_path
-from gnnperf.timeline.replay import Result, StepSchedule, run, solve_step
+from gnnperf.timeline.breakdown import CriticalPath, saving
+from gnnperf.timeline.replay import Result, StepSchedule, run
+from gnnperf.timeline.shares import PHASES
 
 F64 = NDArray[np.float64]
 
@@ -92,11 +93,19 @@ def _family_groups(ranks: Sequence[RankTimes]) -> list[list[int]]:
     return [[f] for f in alone] + ([rest] if rest else [])
 
 
-def kernel_estimates(job: Job, ranks: Sequence[RankTimes]) -> tuple[KernelEstimate, ...]:
-    """One estimate per described node, rank by rank, in order of the graph."""
+def kernel_estimates(
+    job: Job, ranks: Sequence[RankTimes], spare: Sequence[F64]
+) -> tuple[KernelEstimate, ...]:
+    """One estimate per described node, rank by rank, in order of the graph.
+
+    Args:
+        job: The step.
+        ranks: The times of every rank.
+        spare: For each graph [nodes] slack.
+    """
     names = family_names()
     found = []
-    for graph, rank in zip(job.graphs, ranks, strict=True):
+    for graph, rank, room in zip(job.graphs, ranks, spare, strict=True):
         label = [graph.strings[int(i)] for i in graph.lanes.label]
         prefix = f"rank {graph.meta.rank} " if len(job.graphs) > 1 else ""
         streams = [prefix + text for text in label]
@@ -109,12 +118,10 @@ def kernel_estimates(job: Job, ranks: Sequence[RankTimes]) -> tuple[KernelEstima
             rank.low_us.tolist(),
             rank.high_us.tolist(),
             [None if v != v else v for v in rank.measured_us.tolist()],
+            [None if v != v else v for v in room[node].tolist()],
         )
-        for name, family, lane, us, low, high, measured in zip(*columns, strict=True):
-            text = graph.strings[name]
-            found.append(
-                KernelEstimate(text, names[family], streams[lane], us, low, high, measured)
-            )
+        for name, family, lane, *times in zip(*columns, strict=True):
+            found.append(KernelEstimate(graph.strings[name], names[family], streams[lane], *times))
     return tuple(found)
 
 
@@ -141,24 +148,39 @@ def family_totals(ranks: Sequence[RankTimes]) -> tuple[FamilyTotal, ...]:
     )
 
 
-def path_items(result: Result) -> tuple[PathItem, ...]:
-    """The critical path, node by node, the earliest first."""
-    path = critical_path(result)
+def path_items(result: Result, path: CriticalPath, spare: Sequence[F64]) -> tuple[PathItem, ...]:
+    """The critical path, node by node, the earliest first.
+
+    Args:
+        result: The step.
+        path: Its critical path.
+        spare: For each graph [nodes] slack.
+    """
     graphs = result.step.job.graphs
     origin = float(path.start_us[0]) if len(path.start_us) else 0.0
     items = []
     for row, node in enumerate(path.node.tolist()):
-        graph = graphs[int(path.graph[row])]
-        untraced = node == NONE
-        lane = graph.lanes.label[graph.nodes.lane[node]]
+        rank = int(path.graph[row])
+        graph = graphs[rank]
+        name, lane, slack, phase, scope = UNTRACED_CALL, "host", None, Phase.UNKNOWN, None
+        if node != NONE:
+            name = graph.name_of(node)
+            lane = graph.strings[int(graph.lanes.label[graph.nodes.lane[node]])]
+            slack = float(spare[rank][node])
+            phase = Phase(int(graph.nodes.phase[node]))
+            index = int(graph.nodes.scope[node])
+            scope = None if index == NONE else graph.strings[index]
         items.append(
             PathItem(
-                UNTRACED_CALL if untraced else graph.name_of(node),
-                "host" if untraced else graph.strings[int(lane)],
+                name,
+                lane,
                 graph.meta.rank,
                 float(path.start_us[row]) - origin,
                 float(path.own_us[row]),
                 float(path.before_us[row]),
+                None if slack is None or slack != slack else slack,
+                PHASES[phase],
+                scope,
             )
         )
     return tuple(items)
@@ -172,22 +194,20 @@ def savings(result: Result, items: Sequence[PathItem]) -> tuple[Saving, ...]:
         total[item.name] += item.duration_us
     found = []
     for name, us in sorted(total.items(), key=lambda pair: -pair[1])[:SAVINGS]:
-        free = freed(result, name).iteration_us
-        found.append(Saving(name, count[name], us, max(result.iteration_us - free, 0.0)))
+        found.append(Saving(name, count[name], us, saving(result, _named(result, name))))
     return tuple(sorted(found, key=lambda s: -s.saving_us))
 
 
-def freed(result: Result, name: str) -> Result:
-    """The step solved again with every node of a name (on all ranks) at no time."""
+def _named(result: Result, name: str) -> NDArray[np.bool_]:
+    """[m] nodes of the schedule that have a name, on all ranks."""
     step = result.step
-    free = np.zeros(step.schedule.num_nodes, np.bool_)
+    found = np.zeros(step.schedule.num_nodes, np.bool_)
     for g, graph in enumerate(step.job.graphs):
         own = np.flatnonzero(step.graph == g)
         node = step.node[own]
         if name == UNTRACED_CALL:
-            free[own] = node == NONE
+            found[own] = node == NONE
         elif name in graph.strings:
             named = graph.nodes.name == graph.strings.index(name)
-            free[own] = named[node] & (node != NONE)
-    duration = np.where(free & step.is_work, 0.0, result.schedule.duration_us)
-    return solve_step(step, duration, result.schedule.gap_us, len(result.times))
+            found[own] = named[node] & (node != NONE)
+    return found

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from gnnperf.api.prediction import Prediction
 from gnnperf.errors import InputError
 from gnnperf.timeline.export import to_chrome
 from gnnperf.timeline.replay import Result
+from gnnperf.timeline.shares import Share, level_of
 
 MAX_WARNINGS = 12
+SCOPES = 3
+"""Scopes that a level must have to be shown."""
 NAME_WIDTH = 44
 PIPE_WIDTH = 110
 """Columns of a line where standard output is no terminal."""
@@ -66,6 +70,9 @@ def print_prediction(prediction: Prediction, console: Console, top: int = 10) ->
     """Iteration time, breakdown, op families, heaviest ops, critical path, what to beware of."""
     _headline(prediction, console)
     console.print(_breakdown(prediction))
+    if prediction.by_phase:
+        console.print(_shares("By phase", "phase", prediction.by_phase))
+        _scopes(prediction, console, top)
     console.print(_families(prediction))
     console.print(_kernels(prediction, top))
     if prediction.savings:
@@ -98,6 +105,29 @@ def _breakdown(prediction: Prediction) -> Table:
         name = "added by contention" if part == "contention" else part.replace("_", " ")
         table.add_row(name, duration(us), f"{us / whole:.1%}")
     return table
+
+
+def _shares(title: str, what: str, shares: Sequence[Share]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for heading in (what, "works", "device time", "of it exposed", "on the critical path"):
+        table.add_column(heading, justify="left" if heading == what else "right")
+    for row in shares:
+        times = (duration(us) for us in (row.device_us, row.exposed_us, row.path_us))
+        table.add_row(escape(row.name), str(row.count), *times)
+    return table
+
+
+def _scopes(prediction: Prediction, console: Console, top: int) -> None:
+    """The heaviest scopes of the outermost level that has several of them."""
+    if not prediction.by_scope:
+        console.print("By scope: the trace holds neither module calls nor annotations")
+        return
+    levels: dict[int, list[Share]] = {}
+    for share in prediction.by_scope:
+        levels.setdefault(level_of(share.name), []).append(share)
+    chosen = next((s for s in levels.values() if len(s) >= SCOPES), prediction.by_scope)
+    title = f"By scope ({prediction.provenance['scopes']}; all with --json)"
+    console.print(_shares(title, "scope", chosen[:top]))
 
 
 def _families(prediction: Prediction) -> Table:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gnnperf.graph.kinds import NodeKind
-from gnnperf.graph.model import F64, I32, NONE, U8, Bool
+from gnnperf.graph.model import F64, I32, I64, NONE, U8, Bool
 from gnnperf.timeline.critical import binding_events
 from gnnperf.timeline.lanes import Part
 from gnnperf.timeline.replay import Result, solve_step
@@ -33,26 +33,45 @@ def breakdown(result: Result) -> dict[str, float]:
     """
     rows = []
     for g, graph in enumerate(result.step.job.graphs):
-        start, end = result.node_times(g)
-        device = graph.device_nodes
-        work = device if len(device) else np.unique(result.step.node[result.step.graph == g])
-        work = work[np.isfinite(start[work]) & np.isfinite(end[work])]
-        rows.append(_of_rank(start[work], end[work], graph.nodes.kind[work], result.period_us))
+        works, start, end = works_of(result, g)
+        rows.append(_of_rank(start, end, graph.nodes.kind[works], result.period_us))
     mean = np.mean(rows, axis=0)
     return dict(zip(BREAKDOWN, mean.tolist(), strict=True))
 
 
-def _of_rank(start: F64, end: F64, kind: U8, period: float) -> list[float]:
+def works_of(result: Result, graph: int) -> tuple[I64, F64, F64]:
+    """The works of a rank (of a step on the CPU: all on its lanes), their starts and ends."""
+    start, end = result.node_times(graph)
+    device = result.step.job.graphs[graph].device_nodes
+    if not len(device):
+        device = np.unique(result.step.node[result.step.graph == graph]).astype(np.int64)
+        device = device[device >= 0]
+    device = device[np.isfinite(start[device]) & np.isfinite(end[device])]
+    return device, start[device], end[device]
+
+
+def segments(start: F64, end: F64, period: float) -> tuple[F64, I64, I64]:
+    """A rank's works cut at every start and end, the repeating step folded on one period.
+
+    Returns:
+        [s] lengths of the pieces between events; and for the events, ascending [s + 1], which
+        work each is of and whether it starts (1) or ends (-1).
+    """
+    which = np.arange(len(start))
     if np.isfinite(period):
-        start, end, kind = _fold(start, end, kind, period)
-        total = period
-    else:
-        total = float(end.max() - start.min()) if len(start) else 0.0
+        start, end, which = _fold(start, end, period)
     points = np.concatenate([start, end])
     order = np.argsort(points, kind="stable")
-    lengths = np.diff(points[order])
     change = np.repeat([1, -1], len(start))[order]
-    kinds = np.concatenate([kind, kind])[order]
+    return np.diff(points[order]), np.concatenate([which, which])[order], change
+
+
+def _of_rank(start: F64, end: F64, kind: U8, period: float) -> list[float]:
+    total = period
+    if not np.isfinite(period):
+        total = float(end.max() - start.min()) if len(start) else 0.0
+    lengths, which, change = segments(start, end, period)
+    kinds = kind[which]
     classes = ((NodeKind.COLLECTIVE,), (NodeKind.COPY,))
     comm, copy = (np.cumsum(change * np.isin(kinds, c))[:-1] > 0 for c in classes)
     compute = np.cumsum(change * ~np.isin(kinds, (NodeKind.COLLECTIVE, NodeKind.COPY)))[:-1] > 0
@@ -70,8 +89,11 @@ def _of_rank(start: F64, end: F64, kind: U8, period: float) -> list[float]:
     ]
 
 
-def _fold(start: F64, end: F64, kind: U8, period: float) -> tuple[F64, F64, U8]:
-    """Intervals of a repeating step on one period: what hangs over its end is at its start."""
+def _fold(start: F64, end: F64, period: float) -> tuple[F64, F64, I64]:
+    """Intervals of a repeating step on one period, and which work each is of.
+
+    What hangs over the end of the period is at its start.
+    """
     length = np.minimum(end - start, period)
     start = np.mod(start, period)
     end = start + length
@@ -79,7 +101,7 @@ def _fold(start: F64, end: F64, kind: U8, period: float) -> tuple[F64, F64, U8]:
     return (
         np.concatenate([start, np.zeros(int(over.sum()))]),
         np.concatenate([np.minimum(end, period), end[over] - period]),
-        np.concatenate([kind, kind[over]]),
+        np.concatenate([np.arange(len(start)), np.flatnonzero(over)]),
     )
 
 
@@ -243,15 +265,18 @@ def _step_back(schedule: Schedule, mirrored: Scan, history: list[Times]) -> Time
     return mirrored.solve(least, ready)
 
 
-def saving(result: Result, graph: int, node: int) -> float:
-    """What the step would lose if one node took no time: it is solved again without that time.
+def saving(result: Result, free: Bool) -> float:
+    """What the step would lose if some nodes took no time: it is solved again without that time.
 
-    A collective that joins ranks is freed on all of them.
+    A collective that joins ranks is free on all of them.
+
+    Args:
+        result: The step.
+        free: [m] nodes of its schedule.
     """
     step = result.step
-    own = (step.graph == graph) & (step.node == node)
-    meeting = np.unique(step.meeting[own])
-    own |= np.isin(step.meeting, meeting[meeting >= 0])
-    duration = np.where(own & step.is_work, 0.0, result.schedule.duration_us)
-    free = solve_step(step, duration, result.schedule.gap_us, len(result.times))
-    return max(result.iteration_us - free.iteration_us, 0.0)
+    meeting = np.unique(step.meeting[free])
+    free = free | np.isin(step.meeting, meeting[meeting >= 0])
+    duration = np.where(free & step.is_work, 0.0, result.schedule.duration_us)
+    without = solve_step(step, duration, result.schedule.gap_us, len(result.times))
+    return max(result.iteration_us - without.iteration_us, 0.0)

@@ -73,7 +73,7 @@ def test_json_has_no_nan_and_every_field_of_the_contract(job: Job) -> None:
         data
     )
     assert set(data["kernels"][0]) == {
-        "name", "family", "stream", "predicted_us", "low_us", "high_us", "measured_us"
+        "name", "family", "stream", "predicted_us", "low_us", "high_us", "measured_us", "slack_us"
     }  # fmt: skip
 
 

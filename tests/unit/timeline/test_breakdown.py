@@ -59,7 +59,7 @@ def test_the_critical_path_covers_the_period(programs: SimpleNamespace) -> None:
     assert device == pytest.approx(500.0)
     long = int(path.node[np.argmax(path.own_us)])
     # Without it the second kernel begins 19 after the step, not 11.2 after the first one would.
-    assert saving(result, 0, long) == pytest.approx(300 - 7.8)
+    assert saving(result, result.step.node == long) == pytest.approx(300 - 7.8)
 
 
 def test_slack_is_what_a_node_may_grow(programs: SimpleNamespace) -> None:
