@@ -312,3 +312,66 @@ def _sort(draw: Draw) -> Call:
     if draw.random.random() < 0.5:
         return partial(torch.topk, x, min(8, cols), 1)
     return partial(torch.sort, x, 1)
+
+
+@_case("linear/layers", 250)
+def _layers(draw: Draw) -> Call:
+    """Sizes as models have them: multiples of 32, many rows."""
+    m, k, n = (32 * size for size in draw.sizes(4e8 / 32**3, (1, 64), (2, 64), (2, 128)))
+    x, weight, how = draw.normal(m, k), draw.normal(n, k), draw.random.randrange(3)
+    if how == 0:
+        return partial(F.linear, x, weight, draw.normal(n))
+    if how == 1:
+        return partial(torch.mm, draw.normal(m, n), weight)
+    return partial(torch.mm, draw.normal(m, n).t(), x)
+
+
+@_case("conv/layers", 200)
+def _conv_layers(draw: Draw) -> Call:
+    """Channels as models have them: powers of two, after the picture's three."""
+    while True:
+        batch, side = draw.size(1, 32), 4 * draw.size(1, 24)
+        inputs, outputs = draw.random.choice((3, 16, 32, 64, 128, 256)), 2 ** draw.size(4, 8)
+        kernel, stride = draw.random.choice((1, 3, 3, 5)), draw.random.choice((1, 1, 2))
+        if batch * inputs * outputs * (side / stride * kernel) ** 2 < 8e8 and side >= kernel:
+            break
+    x, weight = draw.normal(batch, inputs, side, side), draw.normal(outputs, inputs, kernel, kernel)
+    padding = kernel // 2
+    if draw.random.random() < 0.5:
+        return partial(F.conv2d, x, weight, None, stride=stride, padding=padding)
+    gradient = torch.ones_like(F.conv2d(x, weight, None, stride=stride, padding=padding))
+    mask = [inputs > 3, True, False]
+    return partial(
+        aten.convolution_backward, gradient, x, weight, None, [stride] * 2, [padding] * 2,
+        [1, 1], False, [0, 0], 1, mask,
+    )  # fmt: skip
+
+
+@_case("pool/gradients", 80)
+def _pool_gradients(draw: Draw) -> Call:
+    batch, channels, side, _ = draw.sizes(4e6, (1, 64), (4, 256), (4, 64), (4, 64))
+    x = draw.normal(batch, channels, side, side)
+    out, indices = F.max_pool2d(x, 2, return_indices=True)
+    return partial(
+        aten.max_pool2d_with_indices_backward, torch.ones_like(out), x, [2, 2], [2, 2], [0, 0],
+        [1, 1], False, indices,
+    )  # fmt: skip
+
+
+@_case("elementwise/random", 80)
+def _random(draw: Draw) -> Call:
+    x = draw.normal(*draw.sizes(4e6, (1, 4096), (1, 16384)))
+    return draw.random.choice((partial(x.bernoulli_, 0.9), x.normal_, x.uniform_))
+
+
+@_case("embedding/bag gradients", 100)
+def _bag_gradients(draw: Draw) -> Call:
+    rows, dim = draw.sizes(8e6, (100, 200_000), (8, 256))
+    bags, pooling = draw.sizes(4e6 / dim, (1, 4096), (1, 64))
+    indices = draw.indices(rows, bags * pooling)
+    offsets = torch.arange(0, bags * pooling, pooling, device=draw.device)
+    _, *state = aten._embedding_bag(draw.normal(rows, dim), indices, offsets, False, 0)
+    return partial(
+        aten._embedding_bag_backward, draw.normal(bags, dim), indices, offsets, *state, rows,
+        False, 0, False, None,
+    )  # fmt: skip
