@@ -23,6 +23,8 @@ PROCESSOR_STARTS = STARTS | {
     "fault_mb": Start(2.0, 0.5),
     "fault_width": Start(1.0, 0.3),
 }
+WHOLE_TABLE = 1
+"""Direction of an embedding that makes the gradient of every row (docs/families.md)."""
 IN_STEP = {"bandwidth": 0.3, "work": 0.15, "call": 0.7}
 """What every family has of its own in a step: deviation of the factor's logarithm."""
 
@@ -41,7 +43,7 @@ class ProcessorPrior(StreamPrior):
         super().__init__(devices, parents, PROCESSOR_STARTS)
         count = len(family_names())
         self.in_step = nn.ParameterDict({n: nn.Parameter(torch.zeros(count)) for n in IN_STEP})
-        self.moves = [family_index(name) for name in ("elementwise", "copy")]
+        self.embedding = family_index("embedding")
 
     def penalty(self) -> Tensor:
         """As `StreamPrior.penalty`, with what differs in a step."""
@@ -57,6 +59,11 @@ class ProcessorPrior(StreamPrior):
             found[name] = found[name] * torch.exp(self.in_step[name][x.family] * x.in_model)
         return found
 
+    def written(self, x: Inputs) -> Tensor:
+        """See `StreamPrior.written`; the gradient of a whole table is filled with zeros first."""
+        table = (x.family == self.embedding) & (x.dims[:, 4] == WHOLE_TABLE)
+        return x.written + torch.where(table, x.dims[:, 0] * x.dims[:, 1] * x.element, 0.0)
+
     def footprint(self, x: Inputs, moved: Tensor) -> Tensor:
         """See `StreamPrior.footprint`."""
         return moved * self.value(x, "cold") ** x.in_model
@@ -64,7 +71,7 @@ class ProcessorPrior(StreamPrior):
     def first_touch(self, x: Inputs) -> Tensor:
         """See `StreamPrior.first_touch`."""
         in_place = (x.family == self.elementwise) & (x.dims[:, 7] > 0)
-        fresh = torch.where(in_place, 0.0, x.written) * x.in_model
+        fresh = torch.where(in_place, 0.0, self.written(x)) * x.in_model
         size = torch.log((fresh / 1e6).clamp(min=1e-6) / self.value(x, "fault_mb"))
         share = torch.sigmoid(size / self.value(x, "fault_width"))
         return fresh * 1e-6 * share * self.value(x, "fault")

@@ -71,6 +71,10 @@ class StreamPrior(Prior):
         """[n] coefficients of each row's family by name."""
         return {name: self.by_family[name][x.family].exp() for name in BY_FAMILY}
 
+    def written(self, x: Inputs) -> Tensor:
+        """[n] bytes that the kernels write."""
+        return x.written
+
     def footprint(self, x: Inputs, moved: Tensor) -> Tensor:
         """[n] bytes that want room in the cache."""
         return moved
@@ -88,7 +92,7 @@ class StreamPrior(Prior):
         effect = self.effects(x)
         own = self.own(x)
         sms, clock = x.figure("sms"), x.figure("clock")
-        moved = (x.read + x.written).clamp(min=1.0)
+        moved = (x.read + self.written(x)).clamp(min=1.0)
         hit = cache_hit(self, x, self.footprint(x, moved))
         cache_rate = x.figure("l2_bandwidth") * self.value(x, "cache") * effect["cache"]
         rate = x.figure("bandwidth") * own["bandwidth"] * effect["bandwidth"]

@@ -2,19 +2,23 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from gnnperf.graph import ExecutionGraph, NodeKind
+from gnnperf.graph import ExecutionGraph, NodeKind, dtype_index
 from gnnperf.graph.model import I64, NONE, Tensors
 from gnnperf.ops.base import MAX_DIMS, OpBatch, family_index
-from gnnperf.ops.call import Call, TensorSpec, Work, compute_dtype
+from gnnperf.ops.call import Call, TensorSpec, Work, base_name, compute_dtype
 from gnnperf.ops.collective import communication, kind_of
 from gnnperf.ops.conv import gradient_shapes
 from gnnperf.ops.distribute import distribute, op_work
+from gnnperf.ops.embedding import SPARSE
 from gnnperf.ops.kernels import Kernel
 from gnnperf.ops.leaf import leaf_ops, work_ops
 from gnnperf.ops.signature import U64, call_signatures, fold, mix
+
+INT64 = dtype_index("int64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +50,7 @@ def describe(graph: ExecutionGraph) -> Description:
     first = np.flatnonzero(np.append(True, (op[1:] != op[:-1]) | (op[1:] == NONE)))
     ptr = np.append(first, len(nodes))
     calls = np.append(call_signatures(graph), np.uint64(0))
-    gradients = _gradients(graph, calls)
+    known = _known_sizes(graph, calls)
     _, example, which = np.unique(
         calls[op[first]] ^ fold(ptr, _node_hashes(graph, nodes)),
         return_index=True,
@@ -55,7 +59,7 @@ def describe(graph: ExecutionGraph) -> Description:
     table = _Table()
     for group in example.tolist():
         members, issuer = nodes[ptr[group] : ptr[group + 1]], int(op[first[group]])
-        call = _with_output(read_call(graph, issuer), gradients) if issuer != NONE else None
+        call = _completed(read_call(graph, issuer), known) if issuer != NONE else None
         table.add(_works(graph, call, members, table.notes))
     counts = np.bincount(which, minlength=len(example))
     starts = np.concatenate([[0], np.cumsum(table.sizes)])[:-1].astype(np.int64)
@@ -70,16 +74,51 @@ def describe(graph: ExecutionGraph) -> Description:
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def _gradients(graph: ExecutionGraph, signatures: U64) -> dict[Shapes, TensorSpec]:
-    """Of convolutions by the shapes of input and weight: their output, as the backward ops show.
+class _Sizes(NamedTuple):
+    """What other ops of the graph tell of sizes that an op's own record does not hold."""
 
-    Old traces hold shapes and no values, so that the stride of a forward op is told by this only.
-    """
-    named = np.array(["convolution_backward" in text for text in graph.strings], np.bool_)
+    outputs: dict[Shapes, TensorSpec]
+    """of convolutions by the shapes of input and weight, as the backward ops show: old traces hold
+    shapes and no values, so that the stride of a forward op is told by this only"""
+    rows: dict[tuple[int, ...], int]
+    """lookups behind the sparse gradient of a table by the table's shape"""
+
+
+def _known_sizes(graph: ExecutionGraph, signatures: U64) -> _Sizes:
+    convolutions = _examples(graph, signatures, "convolution_backward")
+    gradients = (gradient_shapes(call) for call in convolutions)
+    outputs = {shapes[:2]: shapes[2] for shapes in gradients if shapes is not None}
+    rows: dict[tuple[int, ...], int] = {}
+    for call in _examples(graph, signatures, "embedding"):
+        work = op_work(call)
+        if work.family == "embedding" and work.known and work.dims[4] == SPARSE:
+            rows[int(work.dims[0]), int(work.dims[1])] = int(work.dims[2])
+    return _Sizes(outputs, rows)
+
+
+def _examples(graph: ExecutionGraph, signatures: U64, name: str) -> list[Call]:
+    """The distinct calls of backward ops with a part of their name."""
+    named = np.array([name in text and "backward" in text for text in graph.strings], np.bool_)
     nodes = np.flatnonzero((graph.nodes.kind == NodeKind.HOST_OP) & named[graph.nodes.name])
     _, example = np.unique(signatures[nodes], return_index=True)
-    found = (gradient_shapes(read_call(graph, int(nodes[i]))) for i in example)
-    return {shapes[:2]: shapes[2] for shapes in found if shapes is not None}
+    return [read_call(graph, int(nodes[i])) for i in example]
+
+
+def _completed(call: Call, known: _Sizes) -> Call:
+    return _with_output(_of_rows(call, known.rows), known.outputs)
+
+
+def _of_rows(call: Call, rows: dict[tuple[int, ...], int]) -> Call:
+    """The sum of a table and a sparse gradient, a tensor without strides, as one of its rows."""
+    tensors = [arg[0] for arg in call.args[:2] if arg]
+    if len(tensors) < 2 or base_name(call.name) != "add":
+        return call
+    table, gradient = tensors
+    count = rows.get(table.shape)
+    if count is None or table.strides is None or gradient.strides is not None:
+        return call
+    index, values = TensorSpec((count,), INT64), TensorSpec((count, *table.shape[1:]), table.dtype)
+    return replace(call, name="aten::index_add_", args=((table,), (), (index,), (values,)), values=())
 
 
 def _with_output(call: Call, gradients: dict[Shapes, TensorSpec]) -> Call:
@@ -93,11 +132,11 @@ def _with_output(call: Call, gradients: dict[Shapes, TensorSpec]) -> Call:
 
 def _describe_hosts(graph: ExecutionGraph) -> Description:
     nodes, signatures = leaf_ops(graph), call_signatures(graph)
-    gradients = _gradients(graph, signatures)
+    known = _known_sizes(graph, signatures)
     _, example, which = np.unique(signatures[nodes], return_index=True, return_inverse=True)
     table = _Table()
     for index in example.tolist():
-        call = _with_output(read_call(graph, int(nodes[index])), gradients)
+        call = _completed(read_call(graph, int(nodes[index])), known)
         notes = table.notes
         work = op_work(call)
         notes.extend(call.assumed)

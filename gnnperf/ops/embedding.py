@@ -10,6 +10,8 @@ from gnnperf.ops.base import F64, I8, Cost, Family, element_bytes
 from gnnperf.ops.call import Call, Parser, Work, compute_dtype
 
 INDEX_BYTES = 8.0
+SPARSE = 2
+"""Direction of a gradient of which only the touched rows are made."""
 
 
 def distinct_rows(dims: F64) -> F64:
@@ -70,7 +72,12 @@ def _bag(call: Call) -> Work:
     return Work("embedding", tuple(map(float, dims)), compute_dtype([weight]))
 
 
-def _backward(rows_at: int, bags: bool) -> Parser:
+def _backward(rows_at: int, bags: bool, sparse: bool = False, sparse_at: int = -1) -> Parser:
+    """The gradient of a table: direction 1, where only touched rows come out `SPARSE`.
+
+    `sparse_at`: the argument that says so, where it is not the op that does (`sparse`).
+    """
+
     def parse(call: Call) -> Work:
         gradient, indices = call.tensor(0), call.tensor(1)
         rows = call.value(rows_at)
@@ -79,7 +86,8 @@ def _backward(rows_at: int, bags: bool) -> Parser:
             rows = indices.numel
         width = gradient.shape[-1] if gradient.shape else 1
         number = gradient.numel // max(width, 1) if bags else 0
-        dims = (rows, width, indices.numel, number, 1, 1, 0, 0)
+        alone = sparse or (sparse_at >= 0 and call.flag(sparse_at, "dense gradient"))
+        dims = (rows, width, indices.numel, number, SPARSE if alone else 1, 1, 0, 0)
         return Work("embedding", tuple(map(float, dims)), compute_dtype([gradient]))
 
     return parse
@@ -119,10 +127,11 @@ PARSERS: dict[str, Parser] = {
     "_embedding_bag_forward_only": _bag,
     "embedding_bag": _bag,
     "embedding_dense_backward": _backward(2, bags=False),
-    "embedding_backward": _backward(2, bags=False),
+    "embedding_backward": _backward(2, bags=False, sparse_at=5),
+    "embedding_sparse_backward": _backward(2, bags=False, sparse=True),
     "_embedding_bag_dense_backward": _backward(5, bags=True),
-    "_embedding_bag_backward": _backward(6, bags=True),
-    "_embedding_bag_sparse_backward": _backward(5, bags=True),
+    "_embedding_bag_backward": _backward(6, bags=True, sparse_at=9),
+    "_embedding_bag_sparse_backward": _backward(5, bags=True, sparse=True),
     "dense_embedding_codegen_lookup_function": _fused_tables(1, 2),
     **{
         f"split_embedding_codegen_lookup_{optimizer}_function": _fused_tables(3, 6)

@@ -82,7 +82,9 @@ class TrainConfig:
     output: str = ""
     """also copy the checkpoint and its card here, e.g. checkpoints/default"""
     intervals: str = ""
-    """folder of a leave-one-group-out run whose errors set the intervals; "" for this run's own"""
+    """folder of a leave-one-group-out run whose errors set the intervals, or several such with
+    commas between (devices: configs/loo.yaml, workloads: configs/workloads.yaml); "" for this
+    run's own"""
     threads: int = 1
     """of torch; more than one only helps on cores that nothing else uses"""
     wandb: str = "offline"
@@ -114,6 +116,12 @@ class TrainConfig:
             raise ValueError(f"seed must be from 0 to 4294967295, not {self.seed}")
         if self.wandb not in ("offline", "online", "disabled"):
             raise ValueError(f"wandb must be offline, online or disabled, not {self.wandb!r}")
+
+    @property
+    def interval_files(self) -> tuple[Path, ...]:
+        """The scores of the runs that set the intervals."""
+        folders = (part.strip() for part in self.intervals.split(","))
+        return tuple(Path(folder) / "scores.json" for folder in folders if folder)
 
     def plain(self) -> dict[str, Any]:
         """Nested plain values, as YAML and the checkpoint hold them."""

@@ -149,14 +149,23 @@ def _graphs(config: TrainConfig) -> list[tuple[ModelGraph, Hardware]]:
 
 
 def _check_intervals(config: TrainConfig) -> None:
-    scores = Path(config.intervals) / "scores.json"
-    if config.intervals and not scores.exists():
-        raise InputError(
-            "no such file",
-            path=scores,
-            field="intervals",
-            remedy="run `gnnperf train --config configs/loo.yaml --leave-out each` first",
-        )
+    for scores in config.interval_files:
+        if not scores.exists():
+            raise InputError(
+                "no such file",
+                path=scores,
+                field="intervals",
+                remedy="run `gnnperf train --config configs/loo.yaml --leave-out each` first",
+            )
+
+
+def _left_out_scores(config: TrainConfig) -> dict[str, list[dict[str, Any]]]:
+    """The entries of all runs that set the intervals, joined by name."""
+    joined: dict[str, list[dict[str, Any]]] = {}
+    for file in config.interval_files:
+        for name, entries in json.loads(file.read_text()).items():
+            joined.setdefault(name, []).extend(entries)
+    return joined
 
 
 def _check_groups(config: TrainConfig, samples: Samples) -> None:
@@ -284,11 +293,7 @@ def _score(
     judged = _scored(samples, outside if len(outside) else unseen)
     errors = errors_of(network, rows.take(torch.from_numpy(judged)))
     quantiles = quantiles_by_slot(errors, slot[judged], slots)
-    left_out = (
-        json.loads((Path(config.intervals) / "scores.json").read_text())
-        if (config.intervals)
-        else {"quantiles": quantiles, "left_out": []}
-    )
+    left_out = _left_out_scores(config) or {"quantiles": quantiles, "left_out": []}
     factors = interval_factors(left_out["quantiles"], slots)
     network.factor.copy_(torch.tensor([factors[name] for name in slots]))
     own = _by_cell(samples, judged, errors)
@@ -332,8 +337,7 @@ def _score_models(
     (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
     if not config.intervals:
         return found
-    joined = json.loads((Path(config.intervals) / "scores.json").read_text())
-    return list(joined["models"])
+    return _left_out_scores(config)["models"]
 
 
 def _scored(samples: Samples, rows: I64) -> I64:

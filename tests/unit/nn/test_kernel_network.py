@@ -141,10 +141,12 @@ def test_edge_free_twin_ignores_edges() -> None:
     assert torch.equal(alone, net(features, slot, edges.index, edges.kind)[0])
 
 
-def in_step(dims: tuple[float, ...], step: bool, **changes: float) -> float:
-    """Time of an fp32 elementwise op on the processor by a prior of the given coefficients."""
+def in_step(
+    dims: tuple[float, ...], step: bool, family: str = "elementwise", **changes: float
+) -> float:
+    """Time of an fp32 op on the processor by a prior of the given coefficients."""
     batch = OpBatch(
-        np.array([family_index("elementwise")], np.int16),
+        np.array([family_index(family)], np.int16),
         np.array([dims + (0.0,) * (MAX_DIMS - len(dims))]),
         np.array([dtype_index("float32")], np.int8),
         np.ones(1, np.bool_),
@@ -178,6 +180,13 @@ def test_a_step_wants_more_cache_and_random_numbers_take_their_time() -> None:
     clock = get_hardware("cpu").boost_clock_mhz / 1e3
     few, many = (in_step(drawn, False, random=r) for r in (1e-6, 37.0))
     assert many - few == pytest.approx(1e6 * 37e-3 / clock, rel=0.2)
+
+
+def test_the_gradient_of_a_whole_table_is_filled_first() -> None:
+    table = (500_000.0, 64.0, 256.0, 256.0)  # 128 MB
+    whole, rows = (in_step((*table, d, 1.0), False, "embedding") for d in (1.0, 2.0))
+    bandwidth = get_hardware("cpu").memory_bandwidth_gb_per_s * 1e3
+    assert whole - rows > 0.5 * 128e6 / bandwidth
 
 
 def test_a_checkpoint_from_before_steps_still_loads() -> None:

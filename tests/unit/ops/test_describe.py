@@ -12,7 +12,9 @@ from gnnperf.graph import Collectives, ExecutionGraph, NodeKind
 from gnnperf.graph.model import NONE
 from gnnperf.ops import batch_cost, describe, dim_index, family_names
 from gnnperf.ops.describe import read_call
+from gnnperf.ops.embedding import SPARSE
 from gnnperf.ops.signature import call_signatures, fold, mix
+from gnnperf.traces import read_job
 
 Build = Callable[..., Any]
 SHARED = Path(os.environ.get("GNNPERF_SHARED", Path(__file__).parents[4] / "shared"))
@@ -234,3 +236,22 @@ def test_own_cpu_recordings_are_known_completely() -> None:
         assert found.unknown == {}
         covered = graph.nodes.duration_us[found.node].sum()
         assert covered > 0.6 * graph.meta.host_step_us
+
+
+def test_a_sparse_gradient_is_added_to_its_rows_alone() -> None:
+    folder = Path(__file__).parents[3] / "datasets" / "cpu-recordings" / "dlrm-small"
+    graph = read_job(folder / "kineto.json.gz").graphs[1]
+    found = describe(graph)
+    names = np.array([graph.name_of(int(n)) for n in found.node])
+    family = np.array(family_names())[found.batch.family]
+    # 8 tables of 10,000 x 16, a batch of 128 with one lookup each (recording/workloads.py)
+    added = found.batch.dims[(names == "aten::add_") & (family == "gather")]
+    assert len(added) == 8
+    assert (added[:, dim_index("gather", "index_numel")] == 128).all()
+    assert (added[:, dim_index("gather", "out_numel")] == 128 * 16).all()
+    gradient = found.batch.dims[names == "aten::_embedding_bag_backward"]
+    assert (gradient[:, dim_index("embedding", "direction")] == SPARSE).all()
+    # the other sums keep all their elements
+    rest = found.batch.dims[(names == "aten::add_") & (family == "elementwise")]
+    assert len(rest) > 0
+    assert rest[:, 0].max() < 10_000 * 16

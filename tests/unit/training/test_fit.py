@@ -181,6 +181,14 @@ def test_config_refuses_nonsense(tmp_path: Path) -> None:
         load_config(path, ["train.epoch=3"])
 
 
+def test_intervals_come_from_several_runs(tmp_path: Path) -> None:
+    joined = replace(config(tmp_path), intervals=f"{tmp_path / 'a'}, {tmp_path / 'b'}")
+    assert [p.parent.name for p in joined.interval_files] == ["a", "b"]
+    assert replace(joined, intervals="").interval_files == ()
+    with pytest.raises(InputError, match="no such file"):
+        train(joined)
+
+
 def test_interval_factor_covers_nine_in_ten_of_each_group() -> None:
     grid = [float(v) for v in np.linspace(0, 1, 101)]
     scores = [
