@@ -23,6 +23,8 @@ Bool = NDArray[np.bool_]
 
 NONE = -1
 """Marks "no such node / string / value" in every integer column."""
+ON_HOST = " on host"
+"""Behind the type of an argument: its tensors lie in host memory."""
 UNKNOWN_DIM = -1
 """A dimension that the trace does not give as a number (symbolic, negative)."""
 
@@ -93,7 +95,8 @@ class Arguments:
     ptr: I64
     """[n + 1] node -> arguments"""
     type: I32
-    """[a] index into strings of the type as recorded (`float`, `Scalar`, `TensorList`)"""
+    """[a] index into strings of the type as recorded (`float`, `Scalar`, `TensorList`); `ON_HOST`
+    behind it where a step of a GPU takes tensors that lie in host memory, if the trace says so"""
     value: I32
     """[a] index into strings of the concrete value (`[1, 1]`, `True`); NONE if not recorded"""
     tensor_ptr: I64

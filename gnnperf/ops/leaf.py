@@ -5,7 +5,7 @@ from enum import IntEnum
 import numpy as np
 
 from gnnperf.graph import ExecutionGraph, NodeKind
-from gnnperf.graph.model import I32, I64, NONE, U8, Bool
+from gnnperf.graph.model import I32, I64, NONE, ON_HOST, U8, Bool
 from gnnperf.ops.parsers import has_no_work, is_composite, parser_of
 
 
@@ -41,6 +41,18 @@ def tensor_counts(graph: ExecutionGraph) -> I64:
     """[n] input tensors of each node."""
     at = graph.arguments.tensor_ptr[graph.arguments.ptr]
     return np.diff(at)
+
+
+def on_host_tensors(graph: ExecutionGraph) -> Bool:
+    """[n] ops of a GPU's step all of whose input tensors are said to lie in host memory."""
+    arguments = graph.arguments
+    named = np.array([text.endswith(ON_HOST) for text in graph.strings] + [False], np.bool_)
+    here, some = named[arguments.type], np.diff(arguments.tensor_ptr) > 0
+    counts = [
+        np.diff(np.concatenate([[0], np.cumsum(which)])[arguments.ptr])
+        for which in (some & here, some & ~here)
+    ]
+    return np.asarray((counts[0] > 0) & (counts[1] == 0), np.bool_)
 
 
 def ancestors_with(parent: I32, *queries: tuple[Bool, bool]) -> list[I32]:
@@ -91,8 +103,10 @@ def leaf_ops(graph: ExecutionGraph) -> I64:
     """Host ops that would launch device work, in the order of the rows.
 
     Atomic ops; composite and unknown ones (with tensors) only if no such op lies inside them.
+    Ops on tensors in host memory launch nothing, where the trace tells.
     """
     parent, classes = graph.nodes.parent, op_classes(graph)
+    classes = np.where(on_host_tensors(graph), np.uint8(OpClass.NOTHING), classes)
     tensors = tensor_counts(graph) > 0
     (outer,) = ancestors_with(parent, (classes == OpClass.ATOMIC, True))
     leaf = outer == np.arange(graph.num_nodes)

@@ -17,7 +17,7 @@ import yaml
 
 from gnnperf.errors import GnnperfError, InputError
 from gnnperf.graph import ExecutionGraph, Job, NodeKind
-from gnnperf.graph.model import F64
+from gnnperf.graph.model import F64, ON_HOST
 from gnnperf.recording.manifest import NAME as MANIFEST
 from gnnperf.timeline.host_classes import host_class
 from gnnperf.timeline.host_measure import HostRecords, host_records
@@ -80,7 +80,7 @@ def set_records(name: str, graphs: Sequence[ExecutionGraph]) -> SetRecords | Non
             continue
         launches += records.launch_us.tolist()
         work, count = work + records.total_us, count + len(graph.device_nodes)
-        for text, row in _by_name(graph, records):
+        for text, row in _by_name(records):
             rows.setdefault(text, []).append(row)
     if not rows:
         return None
@@ -112,11 +112,13 @@ def _has_host_side(graph: ExecutionGraph) -> bool:
     return len(np.unique(linked[linked >= 0])) >= LEAST_LAUNCHES
 
 
-def _by_name(graph: ExecutionGraph, records: HostRecords) -> list[tuple[str, F64]]:
+def _by_name(records: HostRecords) -> list[tuple[str, F64]]:
     """For each op name: ops, ops at top level, things inside, and the sums of `PARTS`."""
     distinct, which = np.unique(records.name, return_inverse=True)
     found = []
     for index, name in enumerate(distinct.tolist()):
+        if records.names[name].endswith(ON_HOST):  # what it computes there is no cost of a host
+            continue
         own = np.flatnonzero(which == index)
         gaps = records.gap_us[own]
         gaps = gaps[np.isfinite(gaps)]
@@ -128,7 +130,7 @@ def _by_name(graph: ExecutionGraph, records: HostRecords) -> list[tuple[str, F64
             records.launches[own].sum(),
         ]
         head = [len(own), len(gaps), records.inside[own].sum()]
-        found.append((graph.strings[name], np.array(head + sums, np.float64)))
+        found.append((records.names[name], np.array(head + sums, np.float64)))
     return found
 
 

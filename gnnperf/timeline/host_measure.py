@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.kinds import EdgeKind, NodeKind
-from gnnperf.graph.model import F64, I64, NONE, Bool, ExecutionGraph
-from gnnperf.ops.leaf import ancestors_with
+from gnnperf.graph.model import F64, I64, NONE, ON_HOST, Bool, ExecutionGraph
+from gnnperf.ops.leaf import ancestors_with, on_host_tensors
 from gnnperf.timeline.constants import estimate
-from gnnperf.timeline.host_classes import ANNOTATION, host_class
+from gnnperf.timeline.host_classes import ANNOTATION, host_class, would_launch
 from gnnperf.timeline.lanes import own_cost
 from gnnperf.traces.dependencies import Waits, find_waits
 
@@ -79,7 +79,9 @@ class HostRecords:
     """One row per host op of a traced step, microseconds; waits for the device are taken out."""
 
     name: I64
-    """[h] index into the graph's strings"""
+    """[h] index into `names`"""
+    names: tuple[str, ...]
+    """distinct names of ops, as `op_names` gives them"""
     before_us: F64
     """[h] start of the op to the first op or launch inside it; all of it where nothing is inside"""
     between_us: F64
@@ -105,6 +107,26 @@ class HostRecords:
     def total_us(self) -> float:
         """Time of all ops, launches and the gaps between them."""
         return float(self.own_us.sum() + np.nansum(self.gap_us) + self.launch_us.sum())
+
+
+def op_names(graph: ExecutionGraph, tree: Forest) -> list[str]:
+    """[h] the name of each op, `ON_HOST` behind it where its tensors lie in host memory.
+
+    Traces with launches show it: an op that would launch work launches nothing. Execution traces
+    say where each tensor lies.
+    """
+    nodes = graph.nodes
+    works = np.array([would_launch(text) for text in graph.strings], np.bool_)
+    here = on_host_tensors(graph)[tree.node]
+    launching = np.unique(nodes.launch[graph.device_nodes])
+    owner = tree.row[launching[launching >= 0]]
+    if len(owner):
+        count = np.bincount(owner[owner >= 0], minlength=len(tree.node))
+        total = np.concatenate([[0], np.cumsum(count)])
+        here |= total[tree.last + 1] == total[np.arange(len(tree.node))]
+    here &= works[nodes.name[tree.node]]
+    text = [graph.strings[int(n)] for n in nodes.name[tree.node]]
+    return [t + ON_HOST if h else t for t, h in zip(text, here.tolist(), strict=True)]
 
 
 def host_records(graph: ExecutionGraph) -> HostRecords:
@@ -135,8 +157,10 @@ def host_records(graph: ExecutionGraph) -> HostRecords:
     some = inside > 0
     before = np.where(some, np.clip(first - start, 0.0, own), own)
     after = np.where(some, np.clip(start + length - end, 0.0, own - before), 0.0)
+    distinct, which = np.unique(np.array(op_names(graph, tree), np.str_), return_inverse=True)
     return HostRecords(
-        name=nodes.name[tree.node].astype(np.int64),
+        name=which.astype(np.int64),
+        names=tuple(distinct.tolist()),
         before_us=before,
         between_us=np.asarray(own - before - after, np.float64),
         after_us=after,
@@ -148,11 +172,20 @@ def host_records(graph: ExecutionGraph) -> HostRecords:
 
 
 def _gaps(graph: ExecutionGraph, tree: Forest, waits: Waits) -> F64:
-    """[h] from each op at top level to the next op or call of its thread at top level."""
+    """[h] from each op at top level to the next op, launch or wait of its thread at top level.
+
+    Other calls of the runtime on the way (events, queries) are part of it.
+    """
     nodes = graph.nodes
+    waiting = waits.dst[waits.of_kind(EdgeKind.HOST_SYNC)]
+    cuts = np.zeros(graph.num_nodes + 1, np.bool_)
+    cuts[nodes.launch[graph.device_nodes]] = True
+    cuts[waiting] = True
     gap = np.full(len(tree.node), np.nan)
     top = np.flatnonzero(tree.parent < 0)
-    loose = np.flatnonzero((nodes.kind == NodeKind.RUNTIME) & (tree.row < 0))
+    loose = np.flatnonzero(
+        (nodes.kind == NodeKind.RUNTIME) & (tree.row < 0) & cuts[: graph.num_nodes]
+    )
     thing = np.concatenate([tree.node[top], loose])
     row = np.concatenate([top, np.full(len(loose), NONE, np.int64)])
     order = np.lexsort((nodes.start_us[thing], nodes.lane[thing]))
@@ -160,7 +193,7 @@ def _gaps(graph: ExecutionGraph, tree: Forest, waits: Waits) -> F64:
     end = nodes.start_us[thing] + nodes.duration_us[thing]
     length = np.append(nodes.start_us[thing][1:] - end[:-1], np.inf)[: len(thing)]
     same: Bool = np.append(nodes.lane[thing][1:] == nodes.lane[thing][:-1], False)[: len(thing)]
-    waited = np.isin(thing, waits.dst[waits.of_kind(EdgeKind.HOST_SYNC)])
+    waited = np.isin(thing, waiting)
     good = same & (row >= 0) & ~waited & (length < LONGEST_GAP_US)
     gap[row[good]] = np.maximum(length[good], 0.0)
     return gap

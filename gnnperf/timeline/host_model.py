@@ -10,8 +10,8 @@ from gnnperf.config import from_mapping, read_yaml
 from gnnperf.errors import InputError
 from gnnperf.graph.kinds import NodeKind
 from gnnperf.graph.model import F64, I64, NONE, ExecutionGraph
-from gnnperf.timeline.host_classes import host_class
-from gnnperf.timeline.host_measure import Forest, forest, host_records
+from gnnperf.timeline.host_classes import CUSTOM, host_class
+from gnnperf.timeline.host_measure import Forest, forest, host_records, op_names
 
 LEAST = 0.2
 """Share of an op's time that stays at least when the profiler's is taken out."""
@@ -172,8 +172,8 @@ def _spent(
     count = len(tree.node)
     works = np.bincount(owner[owner >= 0], minlength=count)
     inside = works + np.bincount(tree.parent[tree.parent >= 0], minlength=count)
-    distinct, which = np.unique(graph.nodes.name[tree.node], return_inverse=True)
-    names = [graph.strings[int(i)] for i in distinct]
+    distinct, which = np.unique(np.array(op_names(graph, tree), np.str_), return_inverse=True)
+    names = distinct.tolist()
     costs = [model.cost_of(text) for text in names]
     before, between, after, gap = (
         np.array([getattr(c, key) for c in costs])[which]
@@ -198,15 +198,23 @@ ODD = 3.0
 def _further_launches(
     graph: ExecutionGraph, tree: Forest, model: HostModel, take: Profiler, owner: I64
 ) -> F64:
-    """[h] host time of launches that an op makes besides the one that stands for its work."""
-    held = np.unique(owner[owner >= 0])
-    distinct, which = np.unique(graph.nodes.name[tree.node[held]], return_inverse=True)
-    costs = [model.cost_of(graph.strings[int(i)]) for i in distinct]
+    """[h] host time of launches that no work of the graph stands for.
+
+    An op may make more than the one that stands for its work; a custom autograd node that none
+    stands for makes all of its own.
+    """
+    count = len(tree.node)
+    distinct, which = np.unique(graph.nodes.name[tree.node], return_inverse=True)
+    names = [graph.strings[int(i)] for i in distinct]
+    custom = np.array([host_class(text) == CUSTOM for text in names], np.bool_)[which]
+    costs = [model.cost_of(text) for text in names]
+    works = np.bincount(owner[owner >= 0], minlength=count)
+    launches = np.array([c.launches for c in costs])[which]
+    further = np.where(works > 0, np.maximum(launches - 1.0, 0.0), 0.0)
+    further = np.where(custom & (works == 0), launches, further)
     launch = max(model.launch_us - take.launch_us, 0.0)
-    each = np.array([max(c.launches - 1.0, 0.0) * (launch + c.between_us) for c in costs])
-    further = np.zeros(len(tree.node))
-    further[held] = each[which]
-    return further
+    each: F64 = further * (launch + np.array([c.between_us for c in costs])[which])
+    return each
 
 
 def _nothing_inside(tree: Forest, owner: I64, opened: F64, closed: F64) -> None:
@@ -247,7 +255,7 @@ def host_factor(graph: ExecutionGraph, model: HostModel | None = None) -> float:
         return 1.0
     records = host_records(graph)
     distinct, which = np.unique(records.name, return_inverse=True)
-    costs = [model.cost_of(graph.strings[int(i)]) for i in distinct]
+    costs = [model.cost_of(records.names[int(i)]) for i in distinct]
     before, between, after, gap = (
         np.array([getattr(c, key) for c in costs])[which]
         for key in ("before_us", "between_us", "after_us", "gap_us")

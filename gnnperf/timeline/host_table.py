@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.errors import InputError
-from gnnperf.graph import ExecutionGraph, Job, Rendezvous
-from gnnperf.graph.model import F64, I64
+from gnnperf.graph import ExecutionGraph, Job, NodeKind, Rendezvous
+from gnnperf.graph.model import F64, I64, ON_HOST
 from gnnperf.ops.lower import lower
 from gnnperf.recording.manifest import NAME as MANIFEST
 from gnnperf.recording.manifest import Recording, read_manifest
@@ -71,7 +71,7 @@ def _pool(graphs: Sequence[ExecutionGraph]) -> _Pool:
         top = np.flatnonzero(tree.parent < 0)
         inside = np.bincount(_tops(tree), records.own_us, len(tree.node))[top]
         for name, us in zip(records.name[top].tolist(), inside.tolist(), strict=True):
-            ops.setdefault(graph.strings[name], []).append(us)
+            ops.setdefault(records.names[name].removesuffix(ON_HOST), []).append(us)
         gaps.append(records.gap_us[np.isfinite(records.gap_us)])
         launches.append(records.launch_us)
     return _Pool(
@@ -175,31 +175,31 @@ class EtRow:
 
     rank: int
     measured_ms: float
-    """first kernel of the rank that began last to the rank's own last kernel"""
+    """first op of the rank that began last to the end of the rank's own last kernel"""
     predicted_ms: float
-    """from its first launch to its last one: the step is host-bound by far"""
+    """from its first op to its last launch: the step is host-bound by far"""
     constant_ms: float
-    """the same with 25 us per op"""
+    """the same with 25 us per op that launches"""
 
 
 def et_rows(folder: Path, sets: Sequence[SetRecords]) -> list[EtRow]:
     """Steps of `ET_SET` by a model of the other sets; device work is taken as free."""
     model = fit_host([s for s in sets if s.name != ET_SET])
     own = folder / ET_SET
-    traced = {g.meta.rank: g for g in read_job(trace_files(own)).graphs}
-    begin, end = {}, {}
-    for rank, graph in traced.items():
+    begin, end = [], {}
+    for graph in read_job(trace_files(own)).graphs:
         nodes, work = graph.nodes, launched(graph)
-        begin[rank] = graph.meta.step_start_us + float(nodes.start_us[work].min())
+        ops = graph.is_kind(NodeKind.HOST_OP)
+        begin.append(graph.meta.step_start_us + float(nodes.start_us[ops].min()))
         last = nodes.start_us[work] + nodes.duration_us[work]
-        end[rank] = graph.meta.step_start_us + float(last.max())
-    together = max(begin.values())
+        end[graph.meta.rank] = graph.meta.step_start_us + float(last.max())
+    together = max(begin)
     rows = []
     for graph in read_job(sorted(own.glob("*_et.*"))).graphs:
         step = lower(graph)
         works = step.device_nodes
         times = host_times(step, works, HostSide(profiled=True, model=model))
-        span = float(times.gap_us[1:].sum() + times.launch_us.sum())
+        span = times.total_us - times.tail_us
         host = HostDefaults()
         constant = (host.op_us + host.launch_us) * len(works)
         rank = step.meta.rank

@@ -181,7 +181,7 @@ def _device_columns(table: TraceTable, nodes: list[Node]) -> None:
 
 def _arguments(table: TraceTable, nodes: list[Node]) -> None:
     """Rows 2i and 2i + 1 of the signatures are the inputs and the outputs of node i."""
-    builder = SignatureBuilder(table.strings)
+    builder = SignatureBuilder(table.strings, uses_device=table.meta.device_type == "cuda")
     for node in nodes:
         entering = _lists(node, "input")
         execution_trace_row(builder, *entering)

@@ -7,15 +7,15 @@ import msgspec
 import numpy as np
 
 from gnnperf.graph import Tensors, dtype_index
-from gnnperf.graph.model import NONE, UNKNOWN_DIM, Arguments
+from gnnperf.graph.model import NONE, ON_HOST, UNKNOWN_DIM, Arguments
 from gnnperf.traces.table import Interner, Signatures
 
 
 class SignatureBuilder:
     """Collects argument lists, one row each."""
 
-    def __init__(self, strings: Interner) -> None:
-        self.strings = strings
+    def __init__(self, strings: Interner, *, uses_device: bool = False) -> None:
+        self.strings, self.uses_device = strings, uses_device
         self.ptr, self.tensor_ptr, self.dim_ptr = [0], [0], [0]
         self.type: list[int] = []
         self.value: list[int] = []
@@ -139,7 +139,8 @@ def execution_trace_row(
         if "Tensor(" not in kind:
             builder.argument(kind, _plain(value))
             continue
-        builder.argument(kind if kind.startswith("Tensor(") else "TensorList", None)
+        name = kind if kind.startswith("Tensor(") else "TensorList"
+        builder.argument(name + (ON_HOST if builder.uses_device and _on_host(value) else ""), None)
         if kind.startswith("Tensor("):
             _identified(builder, kind, value, shape, stride)
             continue
@@ -152,6 +153,15 @@ def execution_trace_row(
                 shape[place] if isinstance(shape, list) and place < len(shape) else [],
                 stride[place] if isinstance(stride, list) and place < len(stride) else None,
             )
+
+
+def _on_host(value: object) -> bool:
+    """Whether a tensor, or every tensor of a list, says that it lies in host memory."""
+    if not isinstance(value, list) or not value:
+        return False
+    if isinstance(value[0], list):
+        return all(_on_host(one) for one in value)
+    return bool(value[-1] == "cpu")
 
 
 def _identified(
