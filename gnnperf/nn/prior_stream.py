@@ -84,7 +84,7 @@ class StreamPrior(Prior):
         return torch.zeros(())
 
     def drawn(self, x: Inputs) -> Tensor:
-        """[n] us of random numbers beyond what their operations cost."""
+        """[n] us of what is done element by element, beyond what its operations cost."""
         return torch.zeros(())
 
     def forward(self, x: Inputs) -> Terms:

@@ -1,5 +1,7 @@
 """The network: equal to its prior before training, bounded, blind without edges, monotone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -189,10 +191,25 @@ def test_the_gradient_of_a_whole_table_is_filled_first() -> None:
     assert whole - rows > 0.5 * 128e6 / bandwidth
 
 
+def test_a_family_that_no_step_held_has_the_common_part_of_what_a_step_adds() -> None:
+    prior = ProcessorPrior(0, ())
+    with torch.no_grad():
+        prior.common["call"].fill_(np.log(3.0))
+        prior.in_step["call"][family_index("softmax")] = np.log(2.0)
+    x, _ = inputs(every_family("float32"), "cpu")
+    own = [prior.own(replace(x, in_model=torch.full((len(x),), step))) for step in (0.0, 1.0)]
+    change = own[1]["call"] / own[0]["call"]
+    assert change[family_index("softmax")].item() == pytest.approx(6.0)
+    assert change[family_index("conv")].item() == pytest.approx(3.0)
+    assert torch.equal(own[1]["kernels"], own[0]["kernels"])
+
+
 def test_a_checkpoint_from_before_steps_still_loads() -> None:
     network = scaled_network(("processor/gemm",))
     weights = network.state_dict()
-    old = {n: v for n, v in weights.items() if not any(p in n for p in ("in_step", "fault"))}
+    old = {
+        n: v for n, v in weights.items() if not any(p in n for p in ("in_step", "common", "fault"))
+    }
     assert len(old) < len(weights)
     other = scaled_network(("processor/gemm",))
     other.load_state_dict(old)
