@@ -16,6 +16,7 @@ from gnnperf.ops.distribute import distribute, op_work
 from gnnperf.ops.embedding import SPARSE
 from gnnperf.ops.kernels import Kernel
 from gnnperf.ops.leaf import leaf_ops, work_ops
+from gnnperf.ops.listed import ASSUMED, with_types
 from gnnperf.ops.signature import U64, call_signatures, fold, mix
 
 INT64 = dtype_index("int64")
@@ -43,9 +44,13 @@ def describe(graph: ExecutionGraph) -> Description:
 
     Equal calls that launched equal kernels are parsed once.
     """
+    graph, typed = with_types(graph)
+    found = _describe_device(graph) if len(graph.device_nodes) else _describe_hosts(graph)
+    return replace(found, assumed=found.assumed | ({ASSUMED: len(typed)} if len(typed) else {}))
+
+
+def _describe_device(graph: ExecutionGraph) -> Description:
     nodes = graph.device_nodes
-    if not len(nodes):
-        return _describe_hosts(graph)
     nodes, op = _in_groups(graph, nodes)
     first = np.flatnonzero(np.append(True, (op[1:] != op[:-1]) | (op[1:] == NONE)))
     ptr = np.append(first, len(nodes))
@@ -118,7 +123,9 @@ def _of_rows(call: Call, rows: dict[tuple[int, ...], int]) -> Call:
     if count is None or table.strides is None or gradient.strides is not None:
         return call
     index, values = TensorSpec((count,), INT64), TensorSpec((count, *table.shape[1:]), table.dtype)
-    return replace(call, name="aten::index_add_", args=((table,), (), (index,), (values,)), values=())
+    return replace(
+        call, name="aten::index_add_", args=((table,), (), (index,), (values,)), values=()
+    )
 
 
 def _with_output(call: Call, gradients: dict[Shapes, TensorSpec]) -> Call:
