@@ -116,7 +116,8 @@ def read_samples(
 
 def labels_of(table: KernelTable) -> Names:
     """[n] the family as reported with its element type and, for attention, its phase."""
-    phase = np.where(table.dims[:, 3] <= 16, " decode", " prefill")
+    queries, seen = table.dims[:, 3], table.dims[:, 4]
+    phase = np.where((queries <= 16) & (seen > queries), " decode", " prefill")
     attention = table.label.mask("attention")
     names = {
         (a, b): f"{table.label.names[a]} {table.dtype.names[b]}"

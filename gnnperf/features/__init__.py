@@ -3,6 +3,7 @@
 from gnnperf.features.hardware import COLUMN, hardware_row
 from gnnperf.features.rows import (
     NO_VARIANT,
+    TECHNOLOGIES,
     Measurement,
     Rows,
     find_variant,
@@ -10,6 +11,7 @@ from gnnperf.features.rows import (
     ratios,
     variant_name,
     variant_parents,
+    variant_technologies,
     with_frameworks,
 )
 from gnnperf.features.spec import (
@@ -30,6 +32,7 @@ __all__ = [
     "HARDWARE_COLUMNS",
     "NO_VARIANT",
     "RATIOS",
+    "TECHNOLOGIES",
     "TERMS",
     "Feature",
     "Measurement",
@@ -40,5 +43,6 @@ __all__ = [
     "ratios",
     "variant_name",
     "variant_parents",
+    "variant_technologies",
     "with_frameworks",
 ]

@@ -17,6 +17,15 @@ I64 = NDArray[np.int64]
 OWN_SOURCES = ("gnnperf", "trace", "recording", "")
 NO_VARIANT = -1
 """Code of an implementation that the network does not know."""
+TECHNOLOGIES: dict[str, tuple[str, ...]] = {
+    "triton": ("triton", "vllm_fused_moe"),
+    "tensorrt-llm": ("trtllm", "torch_flow"),
+    "cutlass": ("cutlass",),
+    "flashinfer": ("flashinfer",),
+    "flash-attention": ("flash_att", "fa3"),
+    "deepgemm": ("deepgemm",),
+}
+"""Kinds of libraries and the parts of their implementations' names, first match first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +74,19 @@ def variant_parents(names: Sequence[str]) -> tuple[int, ...]:
         NO_VARIANT if name == parent else index.get(parent, NO_VARIANT)
         for name, parent in zip(names, coarse, strict=True)
     )
+
+
+def variant_technologies(names: Sequence[str]) -> tuple[int, ...]:
+    """For each name the place of its kind of library in `TECHNOLOGIES`, NO_VARIANT for none."""
+    return tuple(_technology(name) for name in names)
+
+
+def _technology(name: str) -> int:
+    _, _, library = name.rpartition(":")
+    for place, parts in enumerate(TECHNOLOGIES.values()):
+        if any(part in library for part in parts):
+            return place
+    return NO_VARIANT
 
 
 def find_variant(names: Sequence[str], name: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnperf.features import FEATURES, variant_parents
+from gnnperf.features import FEATURES
 from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.network import NetworkShape, ResidualNetwork
 from gnnperf.nn.prior import KINDS, AnalyticPrior, kind_of
@@ -77,7 +77,7 @@ class KernelNetwork(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.prior = AnalyticPrior(len(config.devices), variant_parents(config.variants))
+        self.prior = AnalyticPrior(len(config.devices), config.variants)
         slots = max(len(config.slots), 1)
         shape = NetworkShape(
             len(FEATURES), slots, config.hidden, config.layers, True, config.bound, config.dropout

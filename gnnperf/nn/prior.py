@@ -4,11 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from gnnperf.errors import GnnperfError
-from gnnperf.features import TERMS
+from gnnperf.features import TERMS, variant_parents, variant_technologies
 from gnnperf.nn.inputs import Inputs
-from gnnperf.nn.prior_attention import DECODE_QUERIES, AttentionPrior
+from gnnperf.nn.prior_attention import AttentionPrior
 from gnnperf.nn.prior_base import Prior
+from gnnperf.nn.prior_decode import DECODE_QUERIES, DecodePrior
 from gnnperf.nn.prior_experts import ExpertsPrior
+from gnnperf.nn.prior_grouped import GroupedPrior
 from gnnperf.nn.prior_matrix import MatrixPrior
 from gnnperf.nn.prior_processor import ProcessorPrior
 from gnnperf.nn.prior_stream import StreamPrior
@@ -55,18 +57,20 @@ def kind_of(x: Inputs) -> Tensor:
     kind[product & x.matrix & (x.element <= 1)] = KINDS.index("tensor8")
     fused = (x.family == family_index("attention")) & (d[:, 9] > 0)
     kind[fused] = KINDS.index("attention")
-    kind[fused & (d[:, 3] <= DECODE_QUERIES)] = KINDS.index("decode")
+    kind[fused & (d[:, 3] <= DECODE_QUERIES) & (d[:, 4] > d[:, 3])] = KINDS.index("decode")
     kind[x.family == family_index("moe")] = KINDS.index("experts")
     kind[x.family == family_index("moe_gemm")] = KINDS.index("grouped")
     kind[x.figure("gpu") < 0.5] = KINDS.index("processor")
     return kind
 
 
-def _make(kind: str, devices: int, parents: tuple[int, ...]) -> Prior:
-    if kind in ("attention", "decode"):
-        return AttentionPrior(devices, parents)
-    if kind in ("experts", "grouped"):
-        return ExpertsPrior(devices, parents)
+def _make(kind: str, devices: int, variants: tuple[str, ...]) -> Prior:
+    parents = variant_parents(variants)
+    if kind in ("decode", "experts"):
+        libraries = DecodePrior if kind == "decode" else ExpertsPrior
+        return libraries(devices, parents, variant_technologies(variants))
+    if kind in ("attention", "grouped"):
+        return (AttentionPrior if kind == "attention" else GroupedPrior)(devices, parents)
     if kind.startswith(("tensor", "vector")):
         return MatrixPrior(kind, devices, parents)
     if kind == "processor":
@@ -77,9 +81,9 @@ def _make(kind: str, devices: int, parents: tuple[int, ...]) -> Prior:
 class AnalyticPrior(nn.Module):
     """Log time in us and terms of rows of any family."""
 
-    def __init__(self, devices: int, parents: tuple[int, ...]) -> None:
+    def __init__(self, devices: int, variants: tuple[str, ...]) -> None:
         super().__init__()
-        self.kinds = nn.ModuleDict({kind: _make(kind, devices, parents) for kind in KINDS})
+        self.kinds = nn.ModuleDict({kind: _make(kind, devices, variants) for kind in KINDS})
 
     def of_kind(self, index: int) -> Prior:
         """The expression of a kind of work."""

@@ -14,14 +14,11 @@ STARTS: dict[str, Start] = {
     "narrow_head": Start(0.3, 0.5, 0.0, 0.0),
     "exponential": Start(1.0, 0.4, -0.3, -0.2),
     "query_tile": Start(128.0, 0.3),
-    "block_latency": Start(0.2, 0.5, 0.0),
+    "block_latency": Start(0.03, 0.5, 0.0),
     "block_cost": Start(2.5, 0.7, 0.0),
-    "chunk": Start(100.0, 0.5),
-    "split": Start(3.0, 0.5),
     "bandwidth": Start(0.75, 0.2),
     "cache": Start(0.8, 0.3),
     "reach": Start(1.5, 0.5),
-    "decode_work": Start(1.0, 0.5),
     "backward": Start(1.3, 0.3),
     "capacity_split": Start(0.48, 0.2),
     "capacity": Start(0.9, 0.2),
@@ -34,14 +31,13 @@ STARTS: dict[str, Start] = {
     "power_time": Start(400.0, 0.1),
     "call": Start(30.0, 0.5),
 }
-DECODE_QUERIES = 16
-"""up to as many queries a sequence, the keys and values are what is split among the SMs"""
+_STEP_KEYS = 64
 SPECIAL_PER_CLOCK = 16.0
 """exponentials of one SM per clock on NVIDIA GPUs (CUDA programming guide, throughput table)"""
 
 
 class AttentionPrior(Prior):
-    """Prefill, decode and backward of fused attention."""
+    """Prefill and backward of fused attention."""
 
     def __init__(self, devices: int, parents: tuple[int, ...]) -> None:
         super().__init__(STARTS, devices, parents)
@@ -49,39 +45,30 @@ class AttentionPrior(Prior):
     def forward(self, x: Inputs) -> Terms:
         """Time and terms of the rows."""
         effect = self.effects(x)
-        batch, heads, kv_heads, q_len, kv_len, head_dim = x.dims[:, :6].clamp(min=1.0).T
-        decode = q_len <= DECODE_QUERIES
-        group = (heads / kv_heads).clamp(min=1.0)
-        tile = torch.where(decode, (q_len * group).clamp(min=1.0), self.value(x, "query_tile"))
-        blocks = torch.where(decode, batch * kv_heads, batch * heads * _ceil(q_len / tile))
+        batch, heads, _, q_len, kv_len, head_dim = x.dims[:, :6].clamp(min=1.0).T
+        blocks = batch * heads * _ceil(q_len / self.value(x, "query_tile"))
         window = torch.where(x.dims[:, 8] > 0, torch.minimum(x.dims[:, 8], kv_len), kv_len)
         sms, clock = x.figure("sms"), x.figure("clock")
-        room = (sms / blocks).clamp(min=1.0)
-        pieces = torch.minimum(room, (window / self.value(x, "chunk")).clamp(min=1.0))
-        splits = torch.where(decode, pieces, torch.ones_like(pieces))
-        exact = blocks * splits / sms
+        exact = blocks / sms
         rounded = _ceil(exact)
         smooth = torch.where(x.dims[:, 7] > 0, 0.5 * (rounded + exact.clamp(min=1.0)), rounded)
         tail = smooth / exact
-        compute, slow = self._compute(x, effect, head_dim, decode, tail)
+        compute, slow = self._compute(x, effect, head_dim, tail)
         memory, hit = self._memory(x, effect, exact)
-        steps = window / 64 / splits * torch.where(decode, 1.0, 0.6)
-        steps = steps * self.value(x, "block_latency") / 4 + self.value(x, "block_cost")
+        steps = window / _STEP_KEYS * self.value(x, "block_latency") + self.value(x, "block_cost")
         latency = steps * smooth / clock
         launch = self.value(x, "launch") * effect["launch"] + self.value(x, "ramp") / clock
-        launch = launch + torch.where(splits > 1.5, self.value(x, "split"), 0.0)
         launch = launch + self.value(x, "call") * effect["call"] * x.launch_included
         body = soft_maximum([compute, memory, latency], self.value(x, "sharpness"))
         log_time = torch.log(launch + body)
         return Terms(log_time, launch, compute, memory, latency, slow, hit, tail, exact)
 
     def _compute(
-        self, x: Inputs, effect: dict[str, Tensor], head_dim: Tensor, decode: Tensor, tail: Tensor
+        self, x: Inputs, effect: dict[str, Tensor], head_dim: Tensor, tail: Tensor
     ) -> tuple[Tensor, Tensor]:
         narrow = (128 / head_dim.clamp(max=128.0)) ** self.value(x, "narrow_head")
         rate = x.peak * self.value(x, "efficiency") * effect["compute"] / narrow
-        padding = torch.where(decode, self.value(x, "decode_work") * 4, 1.0)
-        products = x.flops / rate * padding
+        products = x.flops / rate
         scores = x.flops / (4 * head_dim)
         special = x.figure("sms") * x.figure("clock") * 1e3 * SPECIAL_PER_CLOCK
         exponentials = scores / special * self.value(x, "exponential")
