@@ -21,6 +21,7 @@ from gnnperf.api.evidence import (
     told,
     use_evidence,
 )
+from gnnperf.api.jobs import CHOICE
 from gnnperf.api.mixed import MixedEngine
 from gnnperf.api.placing import Placement, place, replayed
 from gnnperf.api.prediction import Estimate, Prediction
@@ -247,6 +248,7 @@ class Predictor:
             "trace_sha256": list(dict.fromkeys(m.sha256 for m in metas)),
             "ranks": [m.rank for m in metas],
             "step_name": metas[0].step_name or "the whole trace",
+            "step_choice": dict(metas[0].notes).get(CHOICE, "given"),
             "engine": self.name,
             "checkpoint": checkpoint,
             "hardware": placed.label,

@@ -93,6 +93,7 @@ def _headline(prediction: Prediction, console: Console) -> None:
             f"Measured {duration(time.measured)} ({source['measured_how']}): {error:+.1f} %"
         )
     console.print(escape(f"Step {source['step_name']} of {source['source']}: {source['bound']}"))
+    console.print(escape(f"The step is {source['step_choice']}."))
 
 
 def _breakdown(prediction: Prediction) -> Table:
