@@ -68,15 +68,17 @@ class NetworkEngine:
         """See `Engine`. On a GPU a trace times the kernel alone, on a CPU the whole call.
 
         What a step adds to an op timed alone is learned for processors only: a GPU's kernels
-        are timed in traces and tables alike.
+        are timed in traces and tables alike. Messages on the host did not help workloads that
+        were left out (docs/network.md).
         """
         from gnnperf.nn.context import row_edges  # torch is not needed before
 
         on_host = hardware.kind == "cpu"
+        alone = on_host or not self.model.uses_edges
         found = self.model.predict(
             described.batch,
             hardware,
-            edges=row_edges(graph, described) if self.model.uses_edges else None,
+            edges=None if alone else row_edges(graph, described),
             framework="pytorch",
             launch_included=on_host,
             in_model=on_host,

@@ -16,7 +16,7 @@ from gnnperf.features import Measurement
 from gnnperf.graph import ExecutionGraph, Job
 from gnnperf.hardware import Hardware
 from gnnperf.nn.context import row_edges
-from gnnperf.nn.model import KernelNetwork
+from gnnperf.nn.model import Edges, KernelNetwork
 from gnnperf.ops import Description, describe, family_index
 from gnnperf.timeline.assemble import StepSchedule
 from gnnperf.timeline.differentiable import iteration_us
@@ -97,7 +97,10 @@ def _rows_of(
     device: Hardware,
     scale: float,
 ) -> TrainRows:
-    """One rank's work; each row is a measured time of its own."""
+    """One rank's work; each row is a measured time of its own. On the host an op stands alone.
+
+    Messages learned from a few recorded steps do not carry over to other workloads.
+    """
     on_host = device.kind == "cpu"
     n = len(described.node)
     how = Measurement.same(n, launch_included=on_host, in_model=on_host)
@@ -105,7 +108,7 @@ def _rows_of(
     weight = np.where(_predicted(described), time / (time + short_us(device)), 0.0)
     if not on_host:
         weight = np.where(_predicted(described) & (time > 0), 1.0, 0.0)
-    edges = row_edges(graph, described).tensors()
+    edges = Edges.none() if on_host else row_edges(graph, described).tensors()
     times = (np.arange(n), time.clip(0.1), weight)
     return placed_rows(network, described.batch, device, how, times, edges)
 

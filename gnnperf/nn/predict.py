@@ -86,7 +86,7 @@ class KernelModel:
     def uses_edges(self) -> bool:
         """Whether it was trained on graphs; the messages of others mean nothing."""
         data = self.card.get("config", {}).get("data", {})
-        return any(data.get(name) for name in ("graphs", "synthetic", "recordings"))
+        return bool(data.get("graphs") or data.get("synthetic"))
 
     def calibrated(self, path: str | Path) -> "KernelModel":
         """The model with a file of `gnnperf calibrate`.

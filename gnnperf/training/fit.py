@@ -88,7 +88,8 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     steps = [step for one in recorded for step in recorded_steps(network, one)]
     steps = [step for step in steps if step.group not in config.data.leave_out]
     known = [(g, h) for g, h in graphs if h.name in network.config.devices]
-    shown = [graph_rows(network, g, h) for g, h in known] + [step.rows for step in steps]
+    shown = [graph_rows(network, g, h) for g, h in known]
+    shown += [step.rows for step in steps if step.rows.edges.index.shape[1]]
     seen = [*steps, *(s for g, h in known if (s := model_step(network, g, h)) is not None)]
     batches = Batches(
         rows.take(torch.from_numpy(trained)), shown, config.train.batch_size, config.seed
