@@ -13,7 +13,7 @@ from gnnperf.ops import Description
 SHORT_US = 50.0
 """Kernels that formulas take to be shorter are theirs: ops of that length are timed with their
 launch in the network's tables and left out, or run again and again with warm caches. What it gives
-on traces: docs/evaluation.md."""
+on traces: docs/replay.md."""
 
 
 class MixedEngine:

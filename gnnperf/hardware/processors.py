@@ -74,5 +74,5 @@ def _index() -> dict[str, Processor]:
 
 def _key(name: str) -> str:
     text = re.sub(r"^\d+\s*x\s+", "", name.strip().lower())
-    text = re.sub(r"\(r\)|\(tm\)|\bcpu\b.*|@.*|\d+-core processor", " ", text)
+    text = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor", " ", text)
     return "".join(w for w in re.split(r"[\s_-]+", text) if w not in ("intel", "amd", "nvidia"))
