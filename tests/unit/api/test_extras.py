@@ -10,6 +10,7 @@ import pytest
 
 from gnnperf.api import Prediction, Predictor
 from gnnperf.api.jobs import chosen_step
+from gnnperf.cli.main import main
 
 STEP_US, STEPS = 3000.0, 4
 Shapes = dict[str, Any]
@@ -53,6 +54,10 @@ class Program:
 
     def predict(self, folder: Path, engine: str) -> Prediction:
         """Written as four equal steps, read and predicted."""
+        return Predictor.of_engine(engine).predict(chosen_step([self.write(folder)]))
+
+    def write(self, folder: Path) -> Path:
+        """Four equal steps as a trace file."""
         events = []
         for k in range(STEPS):
             begin = 1000.0 + k * STEP_US
@@ -67,7 +72,7 @@ class Program:
         device = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108}
         path = folder / "trace.json"
         path.write_text(json.dumps({"deviceProperties": [device], "traceEvents": events}))
-        return Predictor.of_engine(engine).predict(chosen_step([path]))
+        return path
 
 
 def tensors(*shapes: list[int], kind: str = "float") -> Shapes:
@@ -166,3 +171,31 @@ def test_slack_tells_what_may_grow(tmp_path: Path) -> None:
     rows = [p for p in found.critical_path if p.slack_us is not None and p.duration_us > 0]
     assert rows
     assert np.abs([p.slack_us for p in rows]).max() == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_the_tables_of_phases_and_scopes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], annotated: bool
+) -> None:
+    program = Program()
+    if annotated:
+        for name in ("embedding", "encoder", "head"):
+            program.annotate(name, 25.0)
+            program.op("aten::mm", [("sgemm", 40.0)], **tensors([512, 512], [512, 512]))
+    else:
+        program.op("aten::mm", [("sgemm", 40.0)], **tensors([512, 512], [512, 512]))
+    path, out = program.write(tmp_path), tmp_path / "out.json"
+    assert main(["simulate", str(path), "--json", str(out)]) == 0
+    text, data = capsys.readouterr().out, json.loads(out.read_text())
+    assert "By phase" in text
+    assert "added by contention" in text
+    assert [s["name"] for s in data["by_phase"]] == ["forward"]
+    if annotated:
+        assert "/encoder" in text
+        assert {s["name"] for s in data["by_scope"]} == {"/embedding", "/encoder", "/head"}
+        assert {p["scope"] for p in data["critical_path"]} >= {"/embedding"}
+        assert data["provenance"]["scopes"] == "annotations"
+    else:
+        assert "the trace holds neither module calls nor annotations" in text
+        assert data["by_scope"] == []
+        assert data["provenance"]["scopes"] == "none in the trace"

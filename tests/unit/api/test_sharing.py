@@ -129,6 +129,13 @@ def test_measured_times_hold_what_ran_beside_them(tmp_path: Path) -> None:
     assert [k.predicted_us for k in kernels if k.family != "collective"] == [50.0]
 
 
+def test_times_with_evidence_hold_what_ran_beside_them(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "trace.json", [None, product(11 * 128, 12 * 128, 8192)])
+    options = Options(evidence=1.0)
+    kernels = Predictor.of_engine("analytic").predict(chosen_step([path]), None, options).kernels
+    assert [k.predicted_us for k in kernels if k.family == "gemm"] == pytest.approx([50.0])
+
+
 def test_the_option_of_the_command_line(tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "trace.json", [None, product(11 * 128, 12 * 128, 8192)])
     found = []
