@@ -84,6 +84,8 @@ def _print(result: "Evaluation", console: Console) -> None:
     if result.kernels:
         console.print(_kernel_table(result.kernels))
         console.print(_family_table(result.summary["by_family"]))
+    if result.summary["unseen_model_ops"]:
+        console.print(_cell_table(result.summary["unseen_model_ops"]))
     for name, figures in result.summary["class_sums"].items():
         text = f"sum of {name} ops in {figures['n']} models: error mean {figures['mape']:.1f} %"
         peers = (f"{peer} {p['mape']:.1f}" for peer, p in figures["peers"].items())
@@ -146,6 +148,31 @@ def _family_table(entries: list[dict[str, Any]]) -> Table:
             *(_percent(e[n]) for n in names),
             peers,
         )
+    return table
+
+
+def _cell_table(cells: list[dict[str, Any]]) -> Table:
+    """Ops of models on devices that were not trained on; peers where they published the sums."""
+    title = "\nOps inside models, devices not trained on (errors in %)"
+    heads = ("ops", "median", "bias", "covered", "analytic", "sums in models", "mean")
+    table = _table(title, ("device", "family"), (*heads, "peers"))
+    for cell in cells:
+        sums = cell["sums"]
+        peers = ", ".join(f"{n} {_percent(p['mape'])}" for n, p in sums["peers"].items())
+        names = ("median_ape", "bias", "coverage", "analytic_median_ape")
+        table.add_row(
+            cell["device"],
+            cell["family"],
+            f"{cell['n']:,}",
+            *(_percent(cell[n]) for n in names),
+            f"{sums['n']:,}",
+            _percent(sums["mape"]),
+            peers,
+        )
+    for device in dict.fromkeys(cell["device"] for cell in cells):
+        medians = [cell["median_ape"] for cell in cells if cell["device"] == device]
+        mean = sum(medians) / len(medians)
+        table.add_row(device, f"mean of {len(medians)}", "", _percent(mean))
     return table
 
 

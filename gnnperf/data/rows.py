@@ -84,6 +84,13 @@ def with_terms(network: KernelNetwork, rows: Rows, x: Inputs) -> tuple[Tensor, T
     return joined, slot, joined[:, 0] + network.offsets(x, slot)
 
 
+def prior_log_time(network: KernelNetwork, x: Inputs) -> Tensor:
+    """[n] log of us of the prior alone, in chunks, no gradient."""
+    with torch.no_grad():
+        parts = [network.prior(x.take(i))[:, 0] for i in torch.arange(len(x)).split(CHUNK)]
+    return torch.cat(parts)
+
+
 @dataclass
 class Batches:
     """The batches of one epoch: rows in random order, some graphs with each batch."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnperf.data.splits import row_groups
+from gnnperf.data.splits import implementations, row_groups
 from gnnperf.data.tables import MODEL_OP, KernelTable, Names, load_table
 from gnnperf.errors import InputError
 from gnnperf.features import (
@@ -64,9 +64,11 @@ class Samples:
         return Samples(**values)
 
     def of_groups(self, names: Sequence[str], inside: bool = True) -> I64:
-        """Indices of the rows whose device group is (or is not) among `names`."""
-        wanted = [i for i, name in enumerate(self.groups) if name in names]
-        return np.flatnonzero(np.isin(self.group, wanted) == inside)
+        """Indices of the rows whose group or device is (or is not) among `names`."""
+        groups = [i for i, name in enumerate(self.groups) if name in names]
+        devices = [i for i, device in enumerate(self.devices) if device.name in names]
+        chosen = np.isin(self.group, groups) | np.isin(self.rows.device, devices)
+        return np.flatnonzero(chosen == inside)
 
 
 def short_us(device: Hardware) -> float:
@@ -139,7 +141,7 @@ def labels_of(table: KernelTable) -> Names:
 def variants_of(table: KernelTable) -> Names:
     """[n] the implementation that ran, as `features.variant_name` names it."""
     texts: dict[tuple[int, int, int], str] = {}
-    columns = (table.source, table.framework, table.kernel_source)
+    columns = (table.source, table.framework, implementations(table))
     keys = np.stack([c.codes for c in columns], axis=1)
     distinct, codes = np.unique(keys, axis=0, return_inverse=True)
     for a, b, c in distinct.tolist():

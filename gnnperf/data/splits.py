@@ -10,6 +10,7 @@ import numpy as np
 
 from gnnperf.data.tables import RECORDING, Bool, KernelTable, Names
 from gnnperf.errors import UnknownNameError
+from gnnperf.features import TRAINING_SESSION
 from gnnperf.hardware import find_hardware, list_hardware
 
 
@@ -95,3 +96,15 @@ def questionable(table: KernelTable) -> dict[str, Bool]:
     p4 = table.raw_device.mask("Tesla P4") & table.source.mask("neusight")
     other = p4 & table.label.mask("linear") & table.split.mask("train")
     return {"P4 linear, training table: other kernels than in use": other}
+
+
+def implementations(table: KernelTable) -> Names:
+    """[n] what ran each row: its kernel source, of NeuSight's training tables their session.
+
+    Those tables were timed in another session than the test tables and the models: the same
+    devices reach 10 to 25 % more there on neighbouring shapes (V100, P100, T4).
+    """
+    session = table.source.mask("neusight") & table.split.mask("train")
+    names = (*table.kernel_source.names, TRAINING_SESSION)
+    codes = np.where(session, len(names) - 1, table.kernel_source.codes)
+    return Names(codes.astype(np.int32), names)

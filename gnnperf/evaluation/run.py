@@ -14,7 +14,14 @@ from gnnperf.evaluation.context import Context, Settings
 from gnnperf.evaluation.kernel_models import AnalyticKernels, NetworkKernels
 from gnnperf.evaluation.kinds import kind_of
 from gnnperf.evaluation.networks import EACH, Networks, seen_by
-from gnnperf.evaluation.scores import COVERAGE, Errors, figures, iteration_figures, median_ape
+from gnnperf.evaluation.scores import (
+    COVERAGE,
+    Errors,
+    IterationScore,
+    figures,
+    iteration_figures,
+    median_ape,
+)
 
 SOURCES = (KERNEL_TABLE, MODEL_OP)
 
@@ -112,6 +119,7 @@ def _summary(context: Context, entries: Sequence[dict[str, Any]]) -> dict[str, A
         "by_part": _by(context, "family", "dtype", "source", "part", needs="part"),
         "backward_ops": _backward(context),
         "class_sums": _class_sums(context),
+        "unseen_model_ops": _unseen_model_ops(context, entries),
         "iterations": _iterations(context),
         "unscored_iterations": dict(context.unscored),
     }
@@ -166,6 +174,27 @@ def _class_sums(context: Context) -> dict[str, Any]:
         scores = [score for score in context.class_sums if score.data == label]
         all_figures = iteration_figures(scores)
         found[label] = {n: all_figures[n] for n in ("n", "mape", "median_ape", "bias", "peers")}
+    return found
+
+
+def _unseen_model_ops(context: Context, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ops inside models on devices that were not trained on, by device and family.
+
+    Beside the median over single ops stands the mean over models of the error of the family's
+    sum, for which publications hold predictions.
+    """
+    sums: dict[tuple[str, str], list[IterationScore]] = {}
+    for score in context.class_sums:
+        sums.setdefault((score.device, score.data), []).append(score)
+    found = []
+    for entry in entries:
+        if entry["source"] == MODEL_OP and entry["seen"] is False:
+            names = ("device", "family", "n", "median_ape", "bias", "coverage")
+            scores = sums.get((entry["device"], entry["family"]), [])
+            whole = iteration_figures(scores) if scores else {"n": 0, "mape": None, "peers": {}}
+            of_sums = {"n": whole["n"], "mape": whole["mape"], "peers": whole["peers"]}
+            cell = {n: entry[n] for n in (*names, "analytic_median_ape")}
+            found.append({**cell, "sums": of_sums})
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gnnperf.analytic import roofline_rule
 from gnnperf.data.importers.base import ImportReport
-from gnnperf.data.splits import questionable
+from gnnperf.data.splits import implementations, questionable
 from gnnperf.data.tables import I64, MODEL_OP, KernelTable, Names, read_tables
 from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context
@@ -111,7 +111,7 @@ def predict_rows(model: KernelPredictor, table: KernelTable, hardware: Hardware)
     """[n] predictions of a table's rows, all of one device, each as it was measured."""
     time, low, high = (np.empty(len(table)) for _ in range(3))
     launch = Names(table.launch_included.astype(np.int32), ("", "launch"))
-    columns = (table.source, table.framework, table.kernel_source, launch, table.origin)
+    columns = (table.source, table.framework, implementations(table), launch, table.origin)
     batch = table.batch()
     for values, rows in by_values(columns):
         source, framework, kernel_source, included, origin = values

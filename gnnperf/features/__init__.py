@@ -4,6 +4,7 @@ from gnnperf.features.hardware import COLUMN, hardware_row
 from gnnperf.features.rows import (
     NO_VARIANT,
     TECHNOLOGIES,
+    TRAINING_SESSION,
     Measurement,
     Rows,
     find_variant,
@@ -34,6 +35,7 @@ __all__ = [
     "RATIOS",
     "TECHNOLOGIES",
     "TERMS",
+    "TRAINING_SESSION",
     "Feature",
     "Measurement",
     "Rows",

@@ -97,5 +97,7 @@ def hardware_row(hardware: Hardware) -> F64:
         "tensor_memory": float(tensor_memory),
         "gpu": float(hardware.kind == "gpu"),
         "vector_peak": peak_flop_per_us(hardware, "float32", tensor=False),
+        "stacked_memory": float("HBM" in hardware.memory_type),
+        "amd": float(hardware.kind == "gpu" and hardware.vendor == "amd"),
     }
     return np.array([values[feature.name] for feature in HARDWARE_COLUMNS])

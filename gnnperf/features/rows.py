@@ -15,6 +15,8 @@ F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
 
 OWN_SOURCES = ("gnnperf", "trace", "recording", "")
+TRAINING_SESSION = "training session"
+"""Kernel source of the rows of NeuSight's training tables: a measurement session of its own."""
 NO_VARIANT = -1
 """Code of an implementation that the network does not know."""
 TECHNOLOGIES: dict[str, tuple[str, ...]] = {
@@ -52,11 +54,14 @@ class Measurement:
 def variant_name(source: str, framework: str, kernel_source: str = "") -> str:
     """Name of an implementation: only aiconfigurator's sources name one, not a single kernel.
 
+    A session of measurements that differs from the others of its source counts as one too.
+
     Own recordings and traces are what predictions are asked for, and share one name.
     """
     if source in OWN_SOURCES:
         return "any:any:any"
-    library = kernel_source if source == "aiconfigurator" else ""
+    named = source == "aiconfigurator" or kernel_source == TRAINING_SESSION
+    library = kernel_source if named else ""
     return ":".join((source or "any", framework or "any", library or "any"))
 
 

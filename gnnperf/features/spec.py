@@ -35,6 +35,8 @@ HARDWARE_COLUMNS: tuple[Feature, ...] = (
     Feature("tensor_memory", "1", "identity"),
     Feature("gpu", "1", "identity"),
     Feature("vector_peak", "FLOP/us", "log"),
+    Feature("stacked_memory", "1", "identity"),
+    Feature("amd", "1", "identity"),
 )
 """Columns of a hardware row. They enter through the prior's terms and as ratios, never alone."""
 

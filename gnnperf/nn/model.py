@@ -87,7 +87,7 @@ class KernelNetwork(nn.Module):
         self.edge_free = ResidualNetwork(plain)
         self.register_buffer("mean", torch.full((slots, len(FEATURES)), float("nan")))
         self.register_buffer("deviation", torch.full((slots, len(FEATURES)), float("nan")))
-        self.register_buffer("offset", torch.zeros(len(config.devices) + 1, slots))
+        self.register_buffer("offset", torch.zeros(len(config.devices) + 1, slots, 2))
         self.register_buffer("factor", torch.full((slots,), DEFAULT_FACTOR))
         names = family_names()
         table = torch.full((len(KINDS), len(names)), -1, dtype=torch.int64)
@@ -121,10 +121,14 @@ class KernelNetwork(nn.Module):
         the oddities of one over to another that resembles it.
         """
         known = (x.device >= 0) & (slot >= 0)
-        return torch.where(known, self.offset[x.device, slot.clamp(min=0)], torch.zeros(()))
+        found = self.offset[x.device, slot.clamp(min=0), x.in_model.long()]
+        return torch.where(known, found, torch.zeros(()))
 
     def fit_offsets(self, x: Inputs, slot: Tensor, error: Tensor) -> None:
-        """Medians of the prior's error by device and kind, shrunk where the rows are few.
+        """Medians of the prior's error by device and kind, apart for ops inside models.
+
+        Where rows are few they shrink, those inside models to that of the ops timed alone, the
+        others to 0.
 
         Args:
             x: [n] rows of known devices.
@@ -133,10 +137,12 @@ class KernelNetwork(nn.Module):
         """
         for device in range(len(self.config.devices)):
             for index in range(self.offset.shape[1]):
-                part = error[(x.device == device) & (slot == index)]
-                if len(part):
-                    shrink = len(part) / (len(part) + OFFSET_ROWS)
-                    self.offset[device, index] = shrink * part.median()
+                here = (x.device == device) & (slot == index)
+                for inside, other in ((0, 0.0), (1, float(self.offset[device, index, 0]))):
+                    part = error[here & (x.in_model == inside)]
+                    share = len(part) / (len(part) + OFFSET_ROWS)
+                    median = float(part.median()) if len(part) else 0.0
+                    self.offset[device, index, inside] = share * median + (1 - share) * other
 
     def standardize(self, features: Tensor, slot: Tensor) -> Tensor:
         """[n, len(FEATURES)] clipped to what training showed."""

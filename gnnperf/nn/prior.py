@@ -12,6 +12,7 @@ from gnnperf.nn.prior_decode import DECODE_QUERIES, DecodePrior
 from gnnperf.nn.prior_experts import ExpertsPrior
 from gnnperf.nn.prior_grouped import GroupedPrior
 from gnnperf.nn.prior_matrix import MatrixPrior
+from gnnperf.nn.prior_memory import FAMILIES, MemoryPrior
 from gnnperf.nn.prior_processor import ProcessorPrior
 from gnnperf.nn.prior_stream import StreamPrior
 from gnnperf.ops import family_index
@@ -75,6 +76,8 @@ def _make(kind: str, devices: int, variants: tuple[str, ...]) -> Prior:
         return MatrixPrior(kind, devices, parents)
     if kind == "processor":
         return ProcessorPrior(devices, parents)
+    if kind in FAMILIES:
+        return MemoryPrior(kind, devices, parents)
     return StreamPrior(devices, parents)
 
 

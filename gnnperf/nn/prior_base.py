@@ -38,6 +38,21 @@ class Start(NamedTuple):
     """where it may differ on asynchronous matrix units (log scale): start of the difference"""
     tensor_memory: float | None = None
     """the same, on top, for devices with tensor memory"""
+    stacked: float | None = None
+    """the same for devices with stacked memory (HBM)"""
+    amd: float | None = None
+    """the same for AMD's devices and libraries"""
+    shift_spread: float = 0.3
+    """standard deviation of the differences, for the penalty"""
+
+
+_FLAGS = {
+    "asynchronous": "async_matrix",
+    "tensor_memory": "tensor_memory",
+    "stacked": "stacked_memory",
+    "amd": "amd",
+}
+"""Fields of `Start` that hold a difference -> column of the hardware that says where it applies."""
 
 
 class Terms(NamedTuple):
@@ -73,16 +88,21 @@ class Prior(nn.Module):
 
     parents: Tensor
 
-    def __init__(self, starts: dict[str, Start], devices: int, parents: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        starts: dict[str, Start],
+        devices: int,
+        parents: tuple[int, ...],
+        effects: dict[str, tuple[float, float]] = EFFECTS,
+    ) -> None:
         super().__init__()
         self.starts = starts
+        self.deviations = torch.tensor(list(effects.values()))
         self.base = _parameters({n: math.log(s.value) for n, s in starts.items()})
-        self.asynchronous = _parameters(
-            {n: s.asynchronous for n, s in starts.items() if s.asynchronous is not None}
-        )
-        self.tensor_memory = _parameters(
-            {n: s.tensor_memory for n, s in starts.items() if s.tensor_memory is not None}
-        )
+        self.asynchronous = _shifts(starts, "asynchronous")
+        self.tensor_memory = _shifts(starts, "tensor_memory")
+        self.stacked = _shifts(starts, "stacked")
+        self.amd = _shifts(starts, "amd")
         self.register_buffer("parents", torch.tensor((*parents, -1)), persistent=False)
         self.device_effects = nn.Parameter(torch.zeros(devices + 1, len(EFFECTS)))
         self.variant_effects = nn.Parameter(torch.zeros(len(parents) + 1, len(EFFECTS)))
@@ -90,10 +110,10 @@ class Prior(nn.Module):
     def value(self, x: Inputs, name: str) -> Tensor:
         """A coefficient: [] or, where it depends on the device's generation, [n]."""
         log_value: Tensor = self.base[name]
-        if name in self.asynchronous:
-            log_value = log_value + self.asynchronous[name] * x.figure("async_matrix")
-        if name in self.tensor_memory:
-            log_value = log_value + self.tensor_memory[name] * x.figure("tensor_memory")
+        for flag, column in _FLAGS.items():
+            shifts = getattr(self, flag)
+            if name in shifts:
+                log_value = log_value + shifts[name] * x.figure(column)
         return log_value.exp()
 
     def effects(self, x: Inputs) -> dict[str, Tensor]:
@@ -112,12 +132,12 @@ class Prior(nn.Module):
         total = torch.zeros(())
         for name, start in self.starts.items():
             total = total + ((self.base[name] - math.log(start.value)) / start.spread) ** 2
-        for table, field in ((self.asynchronous, 2), (self.tensor_memory, 3)):
-            for name, value in table.items():
-                total = total + ((value - float(self.starts[name][field] or 0.0)) / 0.3) ** 2
-        spreads = torch.tensor(list(EFFECTS.values()))
+        for flag in _FLAGS:
+            for name, value in getattr(self, flag).items():
+                start = self.starts[name]
+                total = total + ((value - getattr(start, flag)) / start.shift_spread) ** 2
         for column, effects in enumerate((self.device_effects, self.variant_effects)):
-            total = total + ((effects / spreads[:, column]) ** 2).sum()
+            total = total + ((effects / self.deviations[:, column]) ** 2).sum()
         return total
 
     def forward(self, x: Inputs) -> Terms:
@@ -132,6 +152,11 @@ class Prior(nn.Module):
 
 def _parameters(values: dict[str, float]) -> nn.ParameterDict:
     return nn.ParameterDict({n: nn.Parameter(torch.tensor(float(v))) for n, v in values.items()})
+
+
+def _shifts(starts: dict[str, Start], flag: str) -> nn.ParameterDict:
+    given = {name: getattr(start, flag) for name, start in starts.items()}
+    return _parameters({name: value for name, value in given.items() if value is not None})
 
 
 def _row(table: Tensor, index: Tensor) -> Tensor:

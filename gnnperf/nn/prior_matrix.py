@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnperf.nn.inputs import Inputs
-from gnnperf.nn.prior_base import Prior, Start, Terms, cache_hit, soft_maximum, throttle
+from gnnperf.nn.prior_base import EFFECTS, Prior, Start, Terms, cache_hit, soft_maximum, throttle
 from gnnperf.ops import family_index
 
 _SPLITS = (1, 2, 4, 8, 16)
@@ -78,9 +78,13 @@ VECTOR: dict[str, Start] = (
         "power_exponent": Start(0.7, 0.15),
         "power_node": Start(0.6, 0.15),
         "power_time": Start(100.0, 0.5),
+        "power_in_model": Start(0.85, 0.1),
     }
     | {"power_clock": Start(0.5, 0.1), "power_width": Start(0.02, 0.2), "weight_copies": Start(1.0)}
 )
+_LINEAR_EFFECTS = {"compute": (0.3, 0.1)}
+"""Single-precision products of older devices run at half the speed of others (P100, T4): a wide
+effect keeps that out of the shared coefficients."""
 
 
 class Problem(NamedTuple):
@@ -104,11 +108,13 @@ class MatrixPrior(Prior):
     menu: Tensor
 
     def __init__(self, path: str, devices: int, parents: tuple[int, ...]) -> None:
-        super().__init__(VECTOR if path.startswith("vector") else TENSOR, devices, parents)
-        tiles = _VECTOR_TILES if path.startswith("vector") else _TENSOR_TILES
+        vector = path.startswith("vector")
+        effects = EFFECTS | (_LINEAR_EFFECTS if path == "vector" else {})
+        super().__init__(VECTOR if vector else TENSOR, devices, parents, effects)
+        tiles = _VECTOR_TILES if vector else _TENSOR_TILES
         menu = torch.tensor([(m, n, s) for m, n in tiles for s in _SPLITS], dtype=torch.float32)
         self.register_buffer("menu", menu, persistent=False)
-        self.k_step = 16.0 if path.startswith("vector") else 64.0
+        self.k_step = 16.0 if vector else 64.0
         self.quantizes = path == "tensor8"
         self.quantized = torch.nn.Parameter(torch.full((len(parents) + 1,), -1.0))
 
@@ -192,7 +198,11 @@ class MatrixPrior(Prior):
         clock = wide.figure("clock")
         latency = wide.value("latency") / clock / 64
         time = p.work * waves * depth * torch.maximum(step, latency)
-        limit = throttle(self, x, wide.effect["power"].squeeze(1)).unsqueeze(1)
+        demand = wide.effect["power"].squeeze(1)
+        if "power_in_model" in self.starts:
+            shared = self.value(x, "power_in_model")
+            demand = demand * torch.where(x.in_model > 0, shared, 1.0)
+        limit = throttle(self, x, demand).unsqueeze(1)
         slow = 1 + (limit - 1) * time / (time + wide.value("power_time"))
         epilogue = waves * tile_m * tile_n * wide.value("epilogue") * 1e-4 / clock
         return time * slow + epilogue * wide.effect["epilogue"] + wide.value("fill") / clock, slow

@@ -19,10 +19,11 @@ from torch import Tensor
 from gnnperf import __version__
 from gnnperf.checkpoint import save_checkpoint
 from gnnperf.data.datamodule import RowsModule
+from gnnperf.data.graph_ops import FittedRows, ops_alone
 from gnnperf.data.graphs import graph_rows, known_graphs
 from gnnperf.data.model_graphs import ModelGraph, load_graphs
 from gnnperf.data.recordings import RecordedSteps, read_recordings, recorded_on, recorded_ops
-from gnnperf.data.rows import Batches, TrainRows, with_terms
+from gnnperf.data.rows import Batches, TrainRows, prior_log_time, with_terms
 from gnnperf.data.samples import Samples, read_samples, table_files
 from gnnperf.data.steps import StepRows, model_step, recorded_steps
 from gnnperf.errors import InputError
@@ -81,10 +82,11 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     inside = samples.of_groups(config.data.leave_out, inside=False)
     used = inside[~samples.held[inside]]
     network, x = _network(config, samples, used)
-    _prior_stage(_Run(config, folder, tell), network.prior, x, samples, used)
-    rows, slot = _scaled(network, x, samples, used)
-    trained = used[slot[used].numpy() >= 0]
     graphs = _graphs(config)
+    fitted = _fitted(x, samples, used).joined(ops_alone(network.config, graphs))
+    _prior_stage(_Run(config, folder, tell), network.prior, fitted)
+    rows, slot = _scaled(network, x, samples, used, fitted)
+    trained = used[slot[used].numpy() >= 0]
     steps = [step for one in recorded for step in recorded_steps(network, one)]
     steps = [step for step in steps if step.group not in config.data.leave_out]
     known = [(g, h) for g, h in graphs if h.name in network.config.devices]
@@ -108,14 +110,17 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
 
 
 def _scaled(
-    network: KernelNetwork, x: Inputs, samples: Samples, used: I64
+    network: KernelNetwork, x: Inputs, samples: Samples, used: I64, fitted: FittedRows
 ) -> tuple[TrainRows, Tensor]:
-    """All rows with the fitted prior's terms, scaled by those used, and their slots."""
+    """All rows with the fitted prior's terms, scaled by those used, and their slots.
+
+    The devices' offsets are those of all rows that the prior was fitted to.
+    """
     features, slot, log_prior = with_terms(network, samples.rows, x)
     network.fit_scaling(features[used], slot[used])
     measured = torch.from_numpy(samples.log_time)
-    error = measured - log_prior
-    network.fit_offsets(x.take(torch.from_numpy(used)), slot[used], error[used])
+    error = fitted.log_time - prior_log_time(network, fitted.x)
+    network.fit_offsets(fitted.x, network.slots_of(fitted.x), error)
     safe = slot.clamp(min=0)
     rows = TrainRows(
         torch.where(slot.unsqueeze(1) >= 0, network.standardize(features, safe), 0.0),
@@ -170,12 +175,13 @@ def _left_out_scores(config: TrainConfig) -> dict[str, list[dict[str, Any]]]:
 
 
 def _check_groups(config: TrainConfig, samples: Samples) -> None:
-    for group in config.data.leave_out:
-        if group not in samples.groups:
+    devices = [device.name for device in samples.devices]
+    for name in config.data.leave_out:
+        if name not in (*samples.groups, *devices):
             raise InputError(
-                f"no row of the group {group!r}",
+                f"no row of the group or device {name!r}",
                 field="data.leave_out",
-                remedy=f"groups of this data: {', '.join(samples.groups)}",
+                remedy=f"of this data: {', '.join((*samples.groups, *devices))}",
             )
 
 
@@ -200,11 +206,13 @@ def _network(config: TrainConfig, samples: Samples, used: I64) -> tuple[KernelNe
     return KernelNetwork(model), x
 
 
-def _balance(samples: Samples, rows: I64) -> Tensor:
-    """[n] how often a row is drawn: cells of few rows more often, short launches less."""
+def _fitted(x: Inputs, samples: Samples, rows: I64) -> FittedRows:
+    """Rows to fit the prior to: cells of few rows are drawn more often, short launches less."""
     cell = samples.rows.device[rows] * 1000 + samples.label[rows]
     _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-    return torch.from_numpy((samples.weight[rows] / np.sqrt(count[place])).astype(np.float32))
+    weight = torch.from_numpy((samples.weight[rows] / np.sqrt(count[place])).astype(np.float32))
+    index = torch.from_numpy(rows)
+    return FittedRows(x.take(index), torch.from_numpy(samples.log_time)[index], weight)
 
 
 class _Run(NamedTuple):
@@ -213,17 +221,16 @@ class _Run(NamedTuple):
     tell: Tell
 
 
-def _prior_stage(run: _Run, prior: AnalyticPrior, x: Inputs, samples: Samples, used: I64) -> None:
+def _prior_stage(run: _Run, prior: AnalyticPrior, rows: FittedRows) -> None:
     """Fit the prior, or read it where an interrupted run had fitted it."""
     config, saved = run.config, run.folder / "prior.pt"
     if saved.exists():
         prior.load_state_dict(torch.load(saved, weights_only=True))
         return
-    index = torch.from_numpy(used)
     fit_prior(
         prior,
-        x.take(index),
-        (torch.from_numpy(samples.log_time)[index], _balance(samples, used)),
+        rows.x,
+        (rows.log_time, rows.weight),
         config.prior,
         config.seed,
         lambda done, total: run.tell("prior", done, total),
@@ -332,7 +339,8 @@ def _score_models(
     graphs: list[tuple[ModelGraph, Hardware]],
 ) -> list[dict[str, Any]]:
     """Errors of the ops of models on devices that were left out, with and without messages."""
-    outside = [(g, h) for g, h in graphs if h.group in config.data.leave_out]
+    left_out = config.data.leave_out
+    outside = [(g, h) for g, h in graphs if h.group in left_out or h.name in left_out]
     found = model_errors(network, outside)
     scores = json.loads((folder / "scores.json").read_text()) | {"models": found}
     (folder / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")

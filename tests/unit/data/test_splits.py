@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from gnnperf.data.splits import held_groups, in_group, known_group, questionable
+from gnnperf.data.splits import held_groups, implementations, in_group, known_group, questionable
 from gnnperf.data.tables import KernelTable, Names, family_dims, make_table
 from gnnperf.errors import UnknownNameError
+from gnnperf.features import TRAINING_SESSION, variant_name
 
 
 def table(devices: list[str], **columns: object) -> KernelTable:
@@ -63,3 +64,17 @@ def test_training_rows_of_the_p4_are_questionable() -> None:
         split=Names.of(["train", "test", "train"]),
     )
     assert [mask.tolist() for mask in questionable(rows).values()] == [[True, False, False]]
+
+
+def test_the_training_session_of_neusight_is_an_implementation_of_its_own() -> None:
+    rows = table(
+        ["t4", "t4", "t4"],
+        source=Names.of(["neusight", "neusight", "aiconfigurator"]),
+        split=Names.of(["train", "test", "train"]),
+        kernel_source=Names.of(["sgemm", "sgemm", "cublas"]),
+    )
+    found = implementations(rows)
+    texts = [found.names[code] for code in found.codes]
+    assert texts == [TRAINING_SESSION, "sgemm", "cublas"]
+    assert variant_name("neusight", "pytorch", texts[0]) == "neusight:pytorch:training session"
+    assert variant_name("neusight", "pytorch", texts[1]) == "neusight:pytorch:any"

@@ -9,6 +9,7 @@ import torch
 
 from gnnperf.checkpoint import read_checkpoint
 from gnnperf.data.calibrate import calibrate_on
+from gnnperf.data.samples import samples_of
 from gnnperf.data.tables import KernelTable, family_dims, make_table, save_table
 from gnnperf.errors import InputError
 from gnnperf.hardware import get_hardware
@@ -199,3 +200,14 @@ def test_interval_factor_covers_nine_in_ten_of_each_group() -> None:
     # half of the rows are uniform on [0, 1], half on [0, 3]: 90 % lie below 2.4
     assert factors["a"] == pytest.approx(2.4, abs=0.05)
     assert factors["b"] == factors["a"]
+
+
+def test_rows_are_left_out_by_group_or_by_single_device() -> None:
+    rows = table(2)
+    other = replace(rows, device=rows.device.map({"t4": "a100-pcie-80gb"}))
+    samples = samples_of(KernelTable.join([rows, other]))
+    names = np.array([device.name for device in samples.devices])[samples.rows.device]
+    assert set(names[samples.of_groups(["a100-pcie-80gb"])]) == {"a100-pcie-80gb"}
+    assert set(names[samples.of_groups(["a100"])]) == {"a100-pcie-40gb", "a100-pcie-80gb"}
+    kept = samples.of_groups(["a100-pcie-80gb", "l4"], inside=False)
+    assert set(names[kept]) == {"t4", "a100-pcie-40gb"}
