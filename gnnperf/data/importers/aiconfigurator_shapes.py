@@ -14,6 +14,8 @@ MLA_LATENT, MLA_HEAD = 512, 128
 """sizes of the latent attention of DeepSeek, which the batched products of `mla_bmm` belong to"""
 CONV_WIDTH, MAMBA_GROUPS, MAMBA_STATE = 4, 8, 128
 """taps of the causal convolution; groups and state of mamba2, which the tables do not state"""
+KEYS_ALONE = "0.5.10"
+"""version of SGLang whose causal convolutions of delta nets hold no queries and values"""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,15 @@ def _delta_net(c: Columns) -> Shape:
 
 
 def _causal_conv(c: Columns) -> Shape:
+    """The TensorRT-LLM collector, and SGLang's up to 0.5.10, convolve a delta net's keys alone.
+
+    TensorRT-LLM's states it; in SGLang's rows the time does not depend on the value heads.
+    """
     batch, seq, head, heads = (c[n] for n in ("batch", "seq", "head_dim", "q_heads"))
     delta_net = c.zeroed("kv_heads") > 0
-    channels = np.where(
-        delta_net,
-        (2 * heads + c.zeroed("kv_heads")) * head,
-        heads * head + 2 * MAMBA_GROUPS * MAMBA_STATE,
-    )
+    keys_alone = c.text("framework").mask("trtllm") | c.text("version").mask(KEYS_ALONE)
+    of_delta_net = np.where(keys_alone, heads, 2 * heads + c.zeroed("kv_heads")) * head
+    channels = np.where(delta_net, of_delta_net, heads * head + 2 * MAMBA_GROUPS * MAMBA_STATE)
     dims = family_dims(
         "conv",
         len(c),

@@ -157,6 +157,30 @@ def test_aiconfigurator_tidy_table(tmp_path: Path) -> None:
     assert moe.split_group[0] == "moe hidden=256 inter=512 experts=8 top_k=2"
 
 
+def test_aiconfigurator_delta_nets_that_convolve_their_keys_alone(tmp_path: Path) -> None:
+    rows = {
+        "gpu": ["h100_sxm"] * 3,
+        "framework": ["vllm", "trtllm", "sglang"],
+        "version": ["0.24.0", "1.3.0rc20", "0.5.10"],
+        "family": ["gdn"] * 3,
+        "dtype": ["bfloat16"] * 3,
+        "kernel_source": ["causal_conv1d_fn"] * 3,
+        "latency_us": [10.0] * 3,
+        "split": ["dev_train"] * 3,
+        "batch": [2] * 3,
+        "seq": [64] * 3,
+        "q_heads": [16] * 3,
+        "kv_heads": [32] * 3,
+        "head_dim": [128] * 3,
+    }
+    empty = {n: [None] * 3 for n in aic_rows() if n not in rows}
+    path = tmp_path / "kernels.parquet"
+    pq.write_table(pa.table(rows | empty), path)
+    table, _ = read("aiconfigurator", path)
+    channels = {table.framework[i]: table.dims[i, 1] for i in range(3)}
+    assert channels == {"vllm": (2 * 16 + 32) * 128, "trtllm": 16 * 128, "sglang": 16 * 128}
+
+
 def test_aiconfigurator_tidy_table_without_a_column(tmp_path: Path) -> None:
     path = tmp_path / "kernels.parquet"
     pq.write_table(pa.table(aic_rows()).drop_columns(["latency_us"]), path)
