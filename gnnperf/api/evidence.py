@@ -126,6 +126,39 @@ def told(evidence: Evidence, kernels: int) -> str:
     return f"evidence: none of {kernels} measured kernel times is used ({why})"
 
 
+def with_waits(
+    times: Times, described: Description, measured_us: F64, *, same: bool, absent: bool
+) -> Times:
+    """Collectives of a trace that lacks ranks: what they waited for those is in no prediction.
+
+    On the device that ran the trace they keep their measured time, waiting included; on another
+    one they are as if all ranks arrived together, and the waiting is told.
+
+    Args:
+        times: [rows] predicted.
+        described: The rows.
+        measured_us: [rows] of the trace.
+        same: Whether the target ran the trace.
+        absent: Whether ranks of the job are not in it.
+    """
+    rows = is_collective(described) & np.isfinite(measured_us) & (measured_us > 0)
+    waited = np.where(rows, np.maximum(measured_us - times.time_us, 0.0), 0.0).sum()
+    if not absent or waited <= 0:
+        return times
+    line = f"collectives waited {waited / 1e3:.1f} ms or less for ranks that the trace lacks: "
+    if not same:
+        line += "timed as if all ranks arrived together"
+        return replace(times, warnings=(*times.warnings, line))
+    kept = np.where(rows, measured_us, times.time_us)
+    return replace(
+        times,
+        time_us=kept,
+        low_us=np.where(rows, kept / KEPT_SPREAD, times.low_us),
+        high_us=np.where(rows, kept * KEPT_SPREAD, times.high_us),
+        warnings=(*times.warnings, line + f"{int(rows.sum())} keep their measured time"),
+    )
+
+
 def fill_unknown(
     times: Times,
     described: Description,

@@ -20,6 +20,7 @@ from gnnperf.api.evidence import (
     rows_with_evidence,
     told,
     use_evidence,
+    with_waits,
 )
 from gnnperf.api.jobs import CHOICE
 from gnnperf.api.mixed import MixedEngine
@@ -194,6 +195,8 @@ class Predictor:
             if library:
                 said.append(f"{library} library kernels are timed by their op, not by their name")
             times = replace(times, warnings=(*times.warnings, *said))
+        absent = len(placed.job.graphs) < graph.meta.world_size
+        times = with_waits(times, described, measured, same=not placed.moved, absent=absent)
         return fill_unknown(times, described, measured, placed.own, placed.target)
 
     def _prediction(

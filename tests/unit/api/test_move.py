@@ -121,3 +121,36 @@ def test_infer_takes_cpu_and_evidence(trace: Path, tmp_path: Path) -> None:
     assert any("host times x 0.50" in line for line in warnings)
     with pytest.raises(SystemExit):
         main([*arguments, "--evidence", "2"])
+
+
+@pytest.fixture
+def rank_of_eight(trace: Path, tmp_path: Path) -> Job:
+    """The hand-made steps with an all-reduce of 100 us at the end of each, one rank of eight."""
+    data = json.loads(trace.read_text())
+    data["distributedInfo"] = {"rank": 0, "world_size": 8, "backend": "nccl"}
+    facts = {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024,
+             "dtype": "Float", "Group size": 8}  # fmt: skip
+    for k in range(4):
+        t, number = 1000.0 + 200.0 * k, 1000 + k
+        call = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1}
+        data["traceEvents"] += [
+            call | {"name": "cudaLaunchKernel", "ts": t + 85, "dur": 5,
+                    "args": {"correlation": number}},
+            {"ph": "X", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "cat": "kernel",
+             "ts": t + 104, "dur": 90, "pid": 0, "tid": 7,
+             "args": facts | {"correlation": number, "device": 0, "stream": 7}},
+        ]  # fmt: skip
+    path = tmp_path / "rank.json"
+    path.write_text(json.dumps(data))
+    return chosen_step([path])
+
+
+def test_what_collectives_waited_for_absent_ranks_is_kept_or_told(rank_of_eight: Job) -> None:
+    own = FORMULAS.predict(rank_of_eight)
+    (kept,) = [k for k in own.kernels if k.family == "collective"]
+    assert kept.predicted_us == 90.0
+    assert any("1 keep their measured time" in line for line in own.warnings)
+    moved = FORMULAS.predict(rank_of_eight, "h100-sxm")
+    (timed,) = [k for k in moved.kernels if k.family == "collective"]
+    assert timed.predicted_us < 45.0
+    assert any("as if all ranks arrived together" in line for line in moved.warnings)
