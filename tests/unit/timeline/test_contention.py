@@ -1,5 +1,6 @@
 """Contention: its invariants, and slowdowns that others have measured."""
 
+from time import process_time
 from types import SimpleNamespace
 
 import numpy as np
@@ -281,3 +282,32 @@ def test_works_that_hang_over_the_end_of_a_step_meet_the_next_one(
     assert shared.result.iteration_us == pytest.approx(300.0, abs=3.0)
     assert shared.factor[0][2:] == pytest.approx([2.0, 1.5], abs=0.02)
     assert shared.rest_us <= 0.05
+
+
+def test_a_step_of_ten_thousand_nodes_takes_a_fraction_of_a_second(
+    programs: SimpleNamespace,
+) -> None:
+    rng = np.random.default_rng(0)
+    make = programs.Instruction
+    program = []
+    for stream in rng.choice([7, 7, 7, 20, 22], 5000).tolist():
+        program.append(make("launch", float(rng.exponential(15.0)), stream))
+        if rng.random() < 0.02:
+            program.append(make("hold", 0.0, int(rng.choice([7, 20]))))
+    graph = programs.record(program, steps=3)
+    plain = run(schedule_of(Job((graph,))))
+    rows = [
+        (float(c), float(m), 1.0, float(b), bool(w), 0.0, 0.0, False)
+        for c, m, b, w in zip(
+            rng.uniform(0, 10, graph.num_nodes),
+            rng.uniform(0, 10, graph.num_nodes),
+            rng.integers(1, 600, graph.num_nodes),
+            rng.random(graph.num_nodes) < 0.5,
+            strict=True,
+        )
+    ]
+    before = process_time()
+    shared = contend(plain, [demand(*rows)], [108])
+    assert process_time() - before < 1.0  # 0.2 s on a core of 2024
+    assert shared.added_us > 1000.0
+    assert shared.rest_us < 1e-3 * shared.result.iteration_us
