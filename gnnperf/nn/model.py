@@ -16,6 +16,8 @@ CLIP = 4.0
 """standard deviations beyond which a feature does not go: what lies outside is not extrapolated"""
 OFFSET_ROWS = 20.0
 """rows at which an offset counts half"""
+UNSEEN_SHARE = 0.5
+"""of the residual that an op alone keeps on a device that was not trained on"""
 DEFAULT_FACTOR, DEFAULT_SPREAD = 2.0, 0.25
 """Interval of rows of a kind that was never trained: exp(+-0.5) around the prior."""
 
@@ -144,6 +146,18 @@ class KernelNetwork(nn.Module):
                     median = float(part.median()) if len(part) else 0.0
                     self.offset[device, index, inside] = share * median + (1 - share) * other
 
+    def trust(self, device: Tensor, in_model: Tensor) -> Tensor:
+        """[n] share of the residual that counts: half of it for an op alone on an unseen device.
+
+        What the residual learned of other devices carries over in part; inside a model most of it
+        comes from the neighbours, which it knows.
+
+        Args:
+            device: [n] below 0 where the device was not trained on.
+            in_model: [n] above 0 where the op runs inside a model.
+        """
+        return torch.where((device < 0) & (in_model == 0), UNSEEN_SHARE, 1.0)
+
     def standardize(self, features: Tensor, slot: Tensor) -> Tensor:
         """[n, len(FEATURES)] clipped to what training showed."""
         scaled = (features - self.mean[slot]) / self.deviation[slot]
@@ -182,6 +196,7 @@ class KernelNetwork(nn.Module):
             scaled = self.standardize(self.features(x, ratios, terms), safe)
             scaled = torch.where(trained.unsqueeze(1), scaled, torch.zeros(()))
             residual, spread = self.residuals(scaled, safe, edges, edge_free)
+            residual = residual * self.trust(x.device, x.in_model)
             log_time = log_time + torch.where(trained, residual, 0.0)
             half = torch.where(trained, self.factor[safe] * spread, half)
         return log_time, half, terms

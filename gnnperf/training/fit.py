@@ -299,14 +299,14 @@ def _score(
     unseen = samples.of_groups(config.data.leave_out, inside=False)
     unseen = unseen[samples.held[unseen] & (slot[unseen] >= 0)]
     judged = _scored(samples, outside if len(outside) else unseen)
-    errors = errors_of(network, rows.take(torch.from_numpy(judged)))
+    errors = _errors(network, rows, samples, judged)
     quantiles = quantiles_by_slot(errors, slot[judged], slots)
     left_out = _left_out_scores(config) or {"quantiles": quantiles, "left_out": []}
     factors = interval_factors(left_out["quantiles"], slots)
     network.factor.copy_(torch.tensor([factors[name] for name in slots]))
     own = _by_cell(samples, judged, errors)
     shapes = _scored(samples, unseen)
-    known = errors_of(network, rows.take(torch.from_numpy(shapes)))
+    known = _errors(network, rows, samples, shapes)
     scores = {
         "quantiles": quantiles,
         "left_out": own if len(outside) else [],
@@ -330,6 +330,14 @@ def _score(
         "data": {file.name: _sha256(file) for file in table_files(config.data.path)},
         "config": config.plain(),
     }
+
+
+def _errors(network: KernelNetwork, rows: TrainRows, samples: Samples, chosen: I64) -> Errors:
+    """Errors of some rows as a device that was (or was not) trained on is served."""
+    known = np.array([device.name in network.config.devices for device in samples.devices])
+    device = torch.from_numpy(known[samples.rows.device[chosen]].astype(np.int64) - 1)
+    trust = network.trust(device, torch.from_numpy(samples.rows.in_model[chosen]))
+    return errors_of(network, rows.take(torch.from_numpy(chosen)), trust)
 
 
 def _score_models(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gnnperf.data.graphs import graph_rows
 from gnnperf.data.model_graphs import ModelGraph
@@ -31,18 +32,24 @@ class Errors:
     spread: F32
 
 
-def errors_of(network: KernelNetwork, rows: TrainRows) -> Errors:
-    """Errors of rows that are measured times of their own."""
+def errors_of(network: KernelNetwork, rows: TrainRows, trust: Tensor) -> Errors:
+    """Errors of rows that are measured times of their own.
+
+    Args:
+        network: The network.
+        rows: [n] rows.
+        trust: [n] share of the residual that counts (`KernelNetwork.trust`).
+    """
     network.eval()
     parts: list[list[F32]] = [[], [], [], []]
     with torch.inference_mode():
         for index in torch.arange(len(rows.slot)).split(CHUNK):
             part = rows.take(index)
-            base = part.log_prior - part.log_time
+            base, share = part.log_prior - part.log_time, trust[index]
             plain, _ = network.residuals(part.features, part.slot, part.edges, edge_free=True)
             residual, spread = network.residuals(part.features, part.slot, part.edges)
             for place, value in zip(
-                parts, (base, base + plain, base + residual, spread), strict=True
+                parts, (base, base + share * plain, base + share * residual, spread), strict=True
             ):
                 place.append(value.numpy())
     return Errors(*(np.concatenate(p) if p else np.zeros(0, np.float32) for p in parts))

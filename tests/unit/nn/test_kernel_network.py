@@ -216,3 +216,22 @@ def test_a_checkpoint_from_before_steps_still_loads() -> None:
     batch = every_family("float32")
     x, _ = inputs(batch, "cpu")
     assert torch.equal(other.prior(x), network.prior(x))
+
+
+def test_an_op_alone_on_an_unseen_device_keeps_half_of_the_residual() -> None:
+    network = scaled_network(("norm/norm",))
+    with torch.no_grad():
+        for net in network.members:
+            net.residual.normal_()
+    batch = every_family().take(np.array([family_index("norm")]))
+    times = {}
+    for inside in (False, True):
+        for device in (-1, 0):
+            how = Measurement.same(1, launch_included=False, in_model=inside)
+            rows = make_rows(batch, [get_hardware("l4")], np.zeros(1, np.int64), how)
+            x, generic = Inputs.of(rows, np.array([device])), torch.from_numpy(ratios(rows))
+            log_time, _, terms = network(x, generic, Edges.none())
+            times[inside, device] = float((log_time - terms[:, 0]).detach())
+    assert abs(times[False, 0]) > 0.01
+    assert times[False, -1] == pytest.approx(times[False, 0] / 2, abs=1e-5)
+    assert times[True, -1] == pytest.approx(times[True, 0], abs=1e-5)
