@@ -17,6 +17,8 @@ from gnnperf.timeline.replay import Result
 from gnnperf.timeline.shares import Share, level_of
 
 MAX_WARNINGS = 12
+FILES = 3
+"""Files of a job that are named; of more the first one."""
 SCOPES = 3
 """Scopes that a level must have to be shown."""
 NAME_WIDTH = 44
@@ -92,7 +94,11 @@ def _headline(prediction: Prediction, console: Console) -> None:
         console.print(
             f"Measured {duration(time.measured)} ({source['measured_how']}): {error:+.1f} %"
         )
-    console.print(escape(f"Step {source['step_name']} of {source['source']}: {source['bound']}"))
+    files = source["source"].split(", ")
+    named = (
+        source["source"] if len(files) <= FILES else f"{files[0]} and {len(files) - 1} files more"
+    )
+    console.print(escape(f"Step {source['step_name']} of {named}: {source['bound']}"))
     console.print(escape(f"The step is {source['step_choice']}."))
 
 

@@ -214,7 +214,10 @@ def _lane(node: Any, attributes: dict[str, Any]) -> int:  # noqa: ANN401
 def _times(table: TraceTable, nodes: list[Any]) -> None:
     start = np.array([n.start_time_micros for n in nodes], np.float64)
     duration = np.array([n.duration_micros for n in nodes], np.float64)
-    table.duration_us = duration if duration.any() else np.full(len(nodes), np.nan)
+    # Communication of no time has not been timed: simulators fill it in.
+    silent = np.array([n.type in (SEND, RECEIVE, COLLECTIVE) for n in nodes]) & (duration == 0)
+    known = ~silent if duration.any() else np.zeros(len(nodes), np.bool_)
+    table.duration_us = np.where(known, duration, np.nan)
     if start.any():
         table.origin_us = float(start.min())
         table.start_us = start - table.origin_us

@@ -70,6 +70,8 @@ def test_nodes_dependencies_and_collectives(tiny: Tiny) -> None:
     assert [graph.strings[k] for k in table.kind] == ["all_reduce", "send_recv"]
     assert table.input_bytes.tolist() == [4096, 8]
     assert graph.nodes.duration_us[by_name["layer forward"]] == 300
+    # Communication that the file gives no time has not been timed: it is no free work.
+    assert np.isnan(graph.nodes.duration_us[[by_name["reduce"], by_name["send"]]]).all()
     assert np.isnan(graph.nodes.start_us).all()
     edges = {
         (graph.name_of(s), graph.name_of(d), EdgeKind(k))
