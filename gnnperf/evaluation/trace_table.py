@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnperf.api.jobs import chosen_step
+from gnnperf.api.mixed import MixedEngine
 from gnnperf.api.predictor import Options, Predictor
 from gnnperf.data.splits import device_group
 from gnnperf.errors import InputError
@@ -107,19 +108,23 @@ def score_set(
     )
 
 
-def score_folder(folder: Path, checkpoint: Path | None, runs: Path | None) -> list[Scored]:
+def score_folder(
+    folder: Path, checkpoint: Path | None, runs: Path | None, *, alone: bool = False
+) -> list[Scored]:
     """Every set of a folder whose GPU the catalogue knows, by the engines that there are.
+
+    Args:
+        folder: Sets of traces.
+        checkpoint: The network; default: the shipped one.
+        runs: Networks trained without a group each.
+        alone: Networks time every kernel, also those that formulas are trusted with.
 
     Raises:
         InputError: No such folder or checkpoint.
     """
     if not folder.is_dir():
         raise InputError("no such folder", path=folder)
-    references: dict[str, list[float]] = {}
-    for row in csv_rows(folder / NAME) if (folder / NAME).is_file() else []:
-        if row["reference_iteration_ms"]:
-            ms = float(row["reference_iteration_ms"])
-            references.setdefault(row["name"], []).append(ms * 1e3)
+    references = _references(folder / NAME)
     shipped, formulas = Networks(checkpoint, None).without(""), Predictor.of_engine("analytic")
     others = None if runs is None else Networks(runs, EACH)
     found = []
@@ -134,15 +139,32 @@ def score_folder(folder: Path, checkpoint: Path | None, runs: Path | None) -> li
             continue
         seen = hardware.group in {device_group(d) for d in seen_by(shipped)}
         engines = {"known": shipped, "formulas": formulas}
-        if seen and others is not None:
-            engines["left out"] = others.of(hardware)
-        elif not seen:
-            engines["left out"] = shipped
+        if others is not None or not seen:
+            engines["left out"] = others.of(hardware) if others and seen else shipped
+        if alone:
+            engines = {name: _alone(predictor) for name, predictor in engines.items()}
         reference = float(np.median(references.get(place.name, [_period_us(job)])))
         scored = score_set((place.name, hardware), job, reference, engines, seen=seen)
         if scored is not None:
             found.append(scored)
     return found
+
+
+def _references(path: Path) -> dict[str, list[float]]:
+    """The reference times of each set, microseconds; none where there is no such file."""
+    found: dict[str, list[float]] = {}
+    for row in csv_rows(path) if path.is_file() else []:
+        if row["reference_iteration_ms"]:
+            ms = float(row["reference_iteration_ms"])
+            found.setdefault(row["name"], []).append(ms * 1e3)
+    return found
+
+
+def _alone(predictor: Predictor) -> Predictor:
+    engine = predictor.engine
+    return (
+        Predictor(engine.network, predictor.model) if isinstance(engine, MixedEngine) else predictor
+    )
 
 
 def _period_us(job: Job) -> float:
@@ -202,9 +224,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder of sets of traces")
     parser.add_argument("--checkpoint", type=Path, help="default: the one that gnnperf ships")
     parser.add_argument("--runs", type=Path, help="run folder of `gnnperf train --leave-out each`")
+    parser.add_argument("--alone", action="store_true", help="networks time every kernel")
     args = parser.parse_args(arguments)
     try:
-        rows = score_folder(args.folder, args.checkpoint, args.runs)
+        rows = score_folder(args.folder, args.checkpoint, args.runs, alone=args.alone)
     except InputError as why:
         sys.stderr.write(f"{why}\n")
         return 2

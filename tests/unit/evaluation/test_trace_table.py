@@ -55,6 +55,12 @@ def test_a_step_and_its_kernels(folder: Path) -> None:
     assert row.step_error("formulas") == pytest.approx(0.0, abs=1.0)  # host-bound
 
 
+def test_the_network_alone_is_another_engine(folder: Path) -> None:
+    (mixed,), (alone,) = (score_folder(folder, None, None, alone=a) for a in (False, True))
+    assert mixed.kernels_us["known"][0] == mixed.kernels_us["formulas"][0]  # short
+    assert alone.kernels_us["known"][0] != alone.kernels_us["formulas"][0]
+
+
 def test_the_reference_of_iterations_csv_comes_first(folder: Path) -> None:
     (folder / "iterations.csv").write_text(
         "name,reference_iteration_ms\ntiny,0.25\ntiny,0.15\ntiny,\n"
