@@ -19,6 +19,9 @@ F64 = NDArray[np.float64]
 
 TIMELINE_SPREAD = 0.03
 """Half width of the interval that stays when every device time is right: what replay misses."""
+CORRELATION = 0.3
+"""Of the errors of two ops of one family in a step: so that of steps that were left out 90 % lie
+in their interval (docs/evaluation.md, "Intervals of steps")."""
 MAX_FAMILIES = 5
 """Families that get a shift of their own in the interval of a step; the others share one."""
 UNTRACED_CALL = "launch, by the host model"
@@ -62,25 +65,37 @@ def interval(
 ) -> tuple[float, float]:
     """Low and high of the step's time.
 
-    Errors within a family are taken as one (all its work is low, or all is high, together),
-    errors of different families and of the timeline itself as independent.
+    A family's work is all low, or all high, as far as its errors go together (`CORRELATION`);
+    errors of different families and of the timeline itself are independent.
     """
     below = [TIMELINE_SPREAD * predicted_us]
     above = [TIMELINE_SPREAD * predicted_us]
     for group in _family_groups(ranks):
         chosen = [np.isin(r.described.batch.family, group) for r in ranks]
-        ends = []
-        for name in ("low_us", "high_us"):
+        for name, reach in (("low_us", below), ("high_us", above)):
             rows = [
                 np.where(mine, getattr(r, name), r.time_us)
                 for r, mine in zip(ranks, chosen, strict=True)
             ]
-            ends.append(solve(step, ranks, rows, scale).iteration_us)
-        below.append(max(predicted_us - ends[0], 0.0))
-        above.append(max(ends[1] - predicted_us, 0.0))
+            end = solve(step, ranks, rows, scale).iteration_us
+            sign = 1.0 if name == "high_us" else -1.0
+            apart = [np.abs(v - r.time_us) for v, r in zip(rows, ranks, strict=True)]
+            reach.append(max(sign * (end - predicted_us), 0.0) * together(np.concatenate(apart)))
     low = predicted_us - float(np.sqrt(np.sum(np.square(below))))
     high = predicted_us + float(np.sqrt(np.sum(np.square(above))))
     return max(low, 0.0), high
+
+
+def together(deviation: F64) -> float:
+    """Deviation of the sum of ops whose errors correlate, over the sum of their deviations.
+
+    sqrt(r + (1 - r) sum(d^2) / sum(d)^2): 1 for one op, sqrt(r) for many.
+    """
+    total = float(np.nansum(deviation))
+    if total <= 0:
+        return 1.0
+    alone = float(np.nansum(np.square(deviation))) / total**2
+    return float(np.sqrt(CORRELATION + (1 - CORRELATION) * alone))
 
 
 def _family_groups(ranks: Sequence[RankTimes]) -> list[list[int]]:
@@ -159,7 +174,9 @@ def path_items(result: Result, path: CriticalPath, spare: Sequence[F64]) -> tupl
     graphs = result.step.job.graphs
     origin = float(path.start_us[0]) if len(path.start_us) else 0.0
     items = []
-    for row, node in enumerate(path.node.tolist()):
+    for row, (node, issued) in enumerate(
+        zip(path.node.tolist(), path.issued.tolist(), strict=True)
+    ):
         rank = int(path.graph[row])
         graph = graphs[rank]
         name, lane, slack, phase, scope = UNTRACED_CALL, "host", None, Phase.UNKNOWN, None
@@ -167,8 +184,9 @@ def path_items(result: Result, path: CriticalPath, spare: Sequence[F64]) -> tupl
             name = graph.name_of(node)
             lane = graph.strings[int(graph.lanes.label[graph.nodes.lane[node]])]
             slack = float(spare[rank][node])
-            phase = Phase(int(graph.nodes.phase[node]))
-            index = int(graph.nodes.scope[node])
+        if issued != NONE:
+            phase = Phase(int(graph.nodes.phase[issued]))
+            index = int(graph.nodes.scope[issued])
             scope = None if index == NONE else graph.strings[index]
         items.append(
             PathItem(

@@ -112,7 +112,9 @@ class CriticalPath:
     graph: I32
     """[p] graph of the job"""
     node: I32
-    """[p] node of that graph"""
+    """[p] node of that graph; NONE for a call that the graph does not hold"""
+    issued: I32
+    """[p] that node, or the work that such a call launches"""
     start_us: F64
     """[p] on the clock of the repetitions"""
     own_us: F64
@@ -154,10 +156,20 @@ def critical_path(result: Result) -> CriticalPath:
     return CriticalPath(
         step.graph[at],
         step.node[at],
+        _issued(result)[at],
         np.array([r[1] for r in rows]),
         np.array([r[2] for r in rows]),
         np.array([r[3] for r in rows]),
     )
+
+
+def _issued(result: Result) -> I32:
+    """[m] node of the graph that each of the schedule is; for calls without one what they launch."""
+    step, links = result.step, result.schedule.links
+    launches = (step.node[links.src] == NONE) & step.device[links.dst] & (links.back == 0)
+    issued = step.node.copy()
+    issued[links.src[launches]] = step.node[links.dst[launches]]
+    return issued
 
 
 class Hop(NamedTuple):

@@ -100,8 +100,8 @@ def _shares(
         count += np.bincount(own, minlength=size + 1)
         device += np.bincount(own, end - start, size + 1)
         exposed += _alone(start, end, own, size, result.period_us)
-        mine = np.flatnonzero((path.graph == g) & (path.node != NONE))
-        passed = group[path.node[mine]]
+        mine = np.flatnonzero((path.graph == g) & (path.issued != NONE))
+        passed = group[path.issued[mine]]
         spent = path.own_us[mine] + path.before_us[mine]
         way += np.bincount(np.where(passed == NONE, size, passed), spent, size + 1)
     ranks = len(groups)

@@ -109,3 +109,7 @@ def test_host_calls_that_no_trace_holds_have_a_name_of_their_own() -> None:
     assert prediction.critical_path[0].lane == "host"
     launches = next(s for s in prediction.savings if s.name == UNTRACED_CALL)
     assert 0 < launches.saving_us <= launches.path_us + 1e-6
+    # They are of the phase of what they launch: the phases share the whole step.
+    shares = sum(share.path_us for share in prediction.by_phase)
+    assert shares == pytest.approx(prediction.iteration_time_us.predicted)
+    assert {share.name for share in prediction.by_phase} == {"forward", "backward", "optimizer"}
