@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.analytic import roofline_rule
-from gnnperf.api.step import TIMELINE_SPREAD
+from gnnperf.api.step import TIMELINE_SPREAD, together
 from gnnperf.data.importers import IMPORTERS, ImportReport
 from gnnperf.data.importers.neusight import LABELS, find_root
 from gnnperf.data.importers.neusight_models import read_models, read_plans
@@ -227,14 +227,17 @@ def _score_step(
 def step_interval(graph: ModelGraph, found: Predicted) -> tuple[float, float]:
     """Interval of the sum, as of a step (`api.step.interval`).
 
-    Errors of one family go together, those of two and of the sum itself are independent.
+    Errors of one family correlate, those of two and of the sum itself are independent.
     """
     repeat = graph.repeat[graph.owner]
     total = float((found.time_us * repeat).sum())
     families = int(graph.batch.family.max(initial=0)) + 1
     reach = []
     for deviation in (found.time_us - found.low_us, found.high_us - found.time_us):
-        by_family = np.bincount(graph.batch.family, deviation * repeat, minlength=families)
+        spread = deviation * repeat
+        by_family = np.bincount(graph.batch.family, spread, minlength=families)
+        for family in np.flatnonzero(by_family):
+            by_family[family] *= together(spread[graph.batch.family == family])
         reach.append(float(np.sqrt((by_family**2).sum() + (TIMELINE_SPREAD * total) ** 2)))
     return max(total - reach[0], 0.0), total + reach[1]
 
