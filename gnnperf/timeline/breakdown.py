@@ -164,7 +164,7 @@ def critical_path(result: Result) -> CriticalPath:
 
 
 def _issued(result: Result) -> I32:
-    """[m] node of the graph that each of the schedule is; for calls without one what they launch."""
+    """[m] node of the graph that each is; for calls without one the work that they launch."""
     step, links = result.step, result.schedule.links
     launches = (step.node[links.src] == NONE) & step.device[links.dst] & (links.back == 0)
     issued = step.node.copy()

@@ -94,9 +94,10 @@ def _phases(table: TraceTable) -> None:
 
 
 def _by_thread(table: TraceTable, phase: I64, host: Bool) -> I64:
-    """[lanes] phase of what tells none: backward on threads that begin with it, or mostly run it.
+    """[lanes] phase of what tells none: backward on the threads of the backward pass.
 
-    A thread without any op tells nothing.
+    Those begin with it, or run mostly it beside another thread; one that also loads data or runs
+    the optimizer is none. A thread without any op tells nothing.
     """
     lanes = len(table.lanes.kind)
     ops = np.flatnonzero(host & (table.kind == NodeKind.HOST_OP))
@@ -104,8 +105,10 @@ def _by_thread(table: TraceTable, phase: I64, host: Bool) -> I64:
     backward = phase[ops] == Phase.BACKWARD
     total = np.bincount(table.lane[ops], minlength=lanes)
     mostly = 2 * np.bincount(table.lane[ops[backward]], minlength=lanes) > total
+    mostly &= (total > 0).sum() > 1
     used, first = np.unique(table.lane[ops], return_index=True)
     mostly[used] |= backward[first]
+    mostly[table.lane[ops[np.isin(phase[ops], (Phase.OPTIMIZER, Phase.DATA))]]] = False
     return np.where(total > 0, np.where(mostly, Phase.BACKWARD, Phase.FORWARD), Phase.UNKNOWN)
 
 

@@ -174,6 +174,7 @@ def test_a_backward_on_the_calling_thread_ends_with_it(tiny: Tiny) -> None:
                 tiny.op("autograd::engine::evaluate_function: MmBackward0", 20, 30),
                 tiny.op("aten::t", 25, 10),
                 tiny.op("aten::add", 60, 10),
+                *(tiny.op("SumBackward0", 100 + 10 * k, 5) for k in range(5)),
             ]
         )
     )
@@ -219,3 +220,12 @@ def test_backward_kernels_of_a_real_trace_have_their_modules(real: Callable[[str
     scopes = {graph.strings[i] for i in graph.nodes.scope[kernels[known]].tolist()}
     forward = device[graph.nodes.phase[device] == Phase.FORWARD]
     assert scopes <= {graph.strings[i] for i in graph.nodes.scope[forward].tolist() if i >= 0}
+
+
+def test_small_models_on_a_cpu_have_a_forward() -> None:
+    """Most ops of their only thread are of the backward pass."""
+    recording = Path(__file__).parents[3] / "datasets/cpu-recordings/mlp-small/kineto.json.gz"
+    graph = read_job([recording]).graphs[0]
+    found = {graph.name_of(i) for i in np.flatnonzero(graph.nodes.phase == Phase.FORWARD)}
+    assert "aten::linear" in found
+    assert not any("Backward" in name for name in found)
