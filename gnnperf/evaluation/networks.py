@@ -1,5 +1,6 @@
 """Which network scores a device: one for all, or the one that never saw the device's group."""
 
+import json
 from pathlib import Path
 
 from gnnperf.api.predictor import Predictor, default_checkpoint
@@ -43,6 +44,7 @@ class Networks:
             if place.exists():
                 found = Predictor.load(place)
                 if group not in seen_groups(found):
+                    _set_intervals(found, folder, group)
                     return found
         raise InputError(
             f"no network without the group {group}, neither itself nor the folder {group} in it",
@@ -65,3 +67,20 @@ def seen_groups(predictor: Predictor) -> set[str]:
     """The groups of devices and of recordings that a predictor's network was trained on."""
     card = {} if predictor.model is None else predictor.model.card
     return {device_group(d) for d in seen_by(predictor)} | set(card.get("workloads", ()))
+
+
+def _set_intervals(predictor: Predictor, folder: Path, group: str) -> None:
+    """Let the errors of the other groups of a run alone set the intervals, where there are any.
+
+    A run's own checkpoint has the factors that its left-out rows justify: those that are scored.
+    """
+    files = [f for f in sorted(folder.glob("*/scores.json")) if f.parent.name != group]
+    quantiles = [q for f in files for q in json.loads(f.read_text("utf-8"))["quantiles"]]
+    if predictor.model is None or not quantiles:
+        return
+    from gnnperf.training.scores import interval_factors  # torch is not needed before
+
+    network = predictor.model.network
+    factors = interval_factors(quantiles, network.config.slots)
+    for index, slot in enumerate(network.config.slots):
+        network.factor[index] = factors[slot]

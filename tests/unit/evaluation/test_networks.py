@@ -1,5 +1,6 @@
 """How `evaluate` asks a network, and which one with a group left out; networks are stand-ins."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from gnnperf.data.tables import Names, family_dims, make_table, save_table
 from gnnperf.errors import InputError
 from gnnperf.evaluation import Settings, evaluate
 from gnnperf.evaluation.kernel_models import How, NetworkKernels
+from gnnperf.evaluation.networks import Networks
 from gnnperf.hardware import get_hardware
 from gnnperf.nn.predict import KernelModel
 from gnnperf.ops import OpBatch, family_index
@@ -143,3 +145,24 @@ def test_what_a_network_saw_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.kernels[0]["device"] in ("a100-sxm-80gb", "a100-sxm-40gb")
     assert found.kernels[0]["seen"] == (found.kernels[0]["device"] == "a100-sxm-80gb")
     assert found.to_json()["iterations"][0]["seen"] == found.kernels[0]["seen"]
+
+
+def test_the_other_groups_alone_set_the_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factor = np.ones(1)
+    for group, worst in (("a100", 50.0), ("t4", 2.0), ("l4", 4.0)):
+        (tmp_path / group).mkdir()
+        quantiles = np.linspace(0, worst, 101).tolist()
+        scores = {"quantiles": [{"slot": "softmax/softmax", "quantiles": quantiles}]}
+        (tmp_path / group / "scores.json").write_text(json.dumps(scores))
+
+    def load(checkpoint: Path) -> SimpleNamespace:
+        config = SimpleNamespace(devices=("h100-sxm",), slots=("softmax/softmax",))
+        network = SimpleNamespace(config=config, factor=factor)
+        return SimpleNamespace(model=SimpleNamespace(network=network, card={}))
+
+    monkeypatch.setattr(Predictor, "load", load)
+    Networks(tmp_path, "each").without("a100")
+    # half of the rows uniform on [0, 2], half on [0, 4]: 90 % lie below 3.2; a100's own count not
+    assert factor[0] == pytest.approx(3.2, abs=0.05)
