@@ -78,7 +78,6 @@ VECTOR: dict[str, Start] = (
         "power_exponent": Start(0.7, 0.15),
         "power_node": Start(0.6, 0.15),
         "power_time": Start(100.0, 0.5),
-        "power_in_model": Start(0.85, 0.1),
     }
     | {"power_clock": Start(0.5, 0.1), "power_width": Start(0.02, 0.2), "weight_copies": Start(1.0)}
 )
@@ -198,11 +197,7 @@ class MatrixPrior(Prior):
         clock = wide.figure("clock")
         latency = wide.value("latency") / clock / 64
         time = p.work * waves * depth * torch.maximum(step, latency)
-        demand = wide.effect["power"].squeeze(1)
-        if "power_in_model" in self.starts:
-            shared = self.value(x, "power_in_model")
-            demand = demand * torch.where(x.in_model > 0, shared, 1.0)
-        limit = throttle(self, x, demand).unsqueeze(1)
+        limit = throttle(self, x, wide.effect["power"].squeeze(1)).unsqueeze(1)
         slow = 1 + (limit - 1) * time / (time + wide.value("power_time"))
         epilogue = waves * tile_m * tile_n * wide.value("epilogue") * 1e-4 / clock
         return time * slow + epilogue * wide.effect["epilogue"] + wide.value("fill") / clock, slow
