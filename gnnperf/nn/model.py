@@ -18,6 +18,9 @@ OFFSET_ROWS = 20.0
 """rows at which an offset counts half"""
 UNSEEN_SHARE = 0.5
 """of the residual that an op alone keeps on a device that was not trained on"""
+UNSEEN_SHARES = {"tensor16": 0.0, "vector_conv": 1.0, "stream": 1.0}
+"""the same by kind of work where each left-out group's best share is that of the others
+(docs/network.md): the prior of 16-bit products carries over whole, that of convolutions does not"""
 DEFAULT_FACTOR, DEFAULT_SPREAD = 2.0, 0.25
 """Interval of rows of a kind that was never trained: exp(+-0.5) around the prior."""
 
@@ -75,6 +78,7 @@ class KernelNetwork(nn.Module):
     offset: Tensor
     factor: Tensor
     slot_table: Tensor
+    share: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -98,6 +102,9 @@ class KernelNetwork(nn.Module):
             if kind in KINDS and family in names:
                 table[KINDS.index(kind), names.index(family)] = index
         self.register_buffer("slot_table", table, persistent=False)
+        kinds = [slot.split("/")[0] for slot in config.slots] or [""]
+        shares = torch.tensor([UNSEEN_SHARES.get(kind, UNSEEN_SHARE) for kind in kinds])
+        self.register_buffer("share", shares, persistent=False)
 
     def slots_of(self, x: Inputs) -> Tensor:
         """[n] slot of each row, -1 for a kind that was never trained."""
@@ -146,8 +153,8 @@ class KernelNetwork(nn.Module):
                     median = float(part.median()) if len(part) else 0.0
                     self.offset[device, index, inside] = share * median + (1 - share) * other
 
-    def trust(self, device: Tensor, in_model: Tensor) -> Tensor:
-        """[n] share of the residual that counts: half of it for an op alone on an unseen device.
+    def trust(self, device: Tensor, in_model: Tensor, slot: Tensor) -> Tensor:
+        """[n] share of the residual that counts: less than all for an op alone on an unseen device.
 
         What the residual learned of other devices carries over in part; inside a model most of it
         comes from the neighbours, which it knows.
@@ -155,8 +162,9 @@ class KernelNetwork(nn.Module):
         Args:
             device: [n] below 0 where the device was not trained on.
             in_model: [n] above 0 where the op runs inside a model.
+            slot: [n] at least 0.
         """
-        return torch.where((device < 0) & (in_model == 0), UNSEEN_SHARE, 1.0)
+        return torch.where((device < 0) & (in_model == 0), self.share[slot], 1.0)
 
     def standardize(self, features: Tensor, slot: Tensor) -> Tensor:
         """[n, len(FEATURES)] clipped to what training showed."""
@@ -196,7 +204,7 @@ class KernelNetwork(nn.Module):
             scaled = self.standardize(self.features(x, ratios, terms), safe)
             scaled = torch.where(trained.unsqueeze(1), scaled, torch.zeros(()))
             residual, spread = self.residuals(scaled, safe, edges, edge_free)
-            residual = residual * self.trust(x.device, x.in_model)
+            residual = residual * self.trust(x.device, x.in_model, safe)
             log_time = log_time + torch.where(trained, residual, 0.0)
             half = torch.where(trained, self.factor[safe] * spread, half)
         return log_time, half, terms

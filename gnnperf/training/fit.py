@@ -336,8 +336,9 @@ def _errors(network: KernelNetwork, rows: TrainRows, samples: Samples, chosen: I
     """Errors of some rows as a device that was (or was not) trained on is served."""
     known = np.array([device.name in network.config.devices for device in samples.devices])
     device = torch.from_numpy(known[samples.rows.device[chosen]].astype(np.int64) - 1)
-    trust = network.trust(device, torch.from_numpy(samples.rows.in_model[chosen]))
-    return errors_of(network, rows.take(torch.from_numpy(chosen)), trust)
+    part = rows.take(torch.from_numpy(chosen))
+    in_model = torch.from_numpy(samples.rows.in_model[chosen])
+    return errors_of(network, part, network.trust(device, in_model, part.slot))
 
 
 def _score_models(

@@ -218,12 +218,22 @@ def test_a_checkpoint_from_before_steps_still_loads() -> None:
     assert torch.equal(other.prior(x), network.prior(x))
 
 
-def test_an_op_alone_on_an_unseen_device_keeps_half_of_the_residual() -> None:
-    network = scaled_network(("norm/norm",))
+@pytest.mark.parametrize(
+    ("kind", "family", "dtype", "kept"),
+    [
+        ("norm", "norm", "float32", 0.5),
+        ("tensor16", "gemm", "bfloat16", 0.0),
+        ("vector_conv", "conv", "float32", 1.0),
+    ],
+)
+def test_an_op_alone_on_an_unseen_device_keeps_a_share_of_the_residual(
+    kind: str, family: str, dtype: str, kept: float
+) -> None:
+    network = scaled_network((f"{kind}/{family}",))
     with torch.no_grad():
         for net in network.members:
             net.residual.normal_()
-    batch = every_family().take(np.array([family_index("norm")]))
+    batch = every_family(dtype).take(np.array([family_index(family)]))
     times = {}
     for inside in (False, True):
         for device in (-1, 0):
@@ -233,5 +243,5 @@ def test_an_op_alone_on_an_unseen_device_keeps_half_of_the_residual() -> None:
             log_time, _, terms = network(x, generic, Edges.none())
             times[inside, device] = float((log_time - terms[:, 0]).detach())
     assert abs(times[False, 0]) > 0.01
-    assert times[False, -1] == pytest.approx(times[False, 0] / 2, abs=1e-5)
+    assert times[False, -1] == pytest.approx(times[False, 0] * kept, abs=1e-5)
     assert times[True, -1] == pytest.approx(times[True, 0], abs=1e-5)
