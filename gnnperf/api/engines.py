@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gnnperf.analytic import device_time
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import Hardware
-from gnnperf.ops import Description, family_index
+from gnnperf.ops import Description, crosses_link, family_index
 
 if TYPE_CHECKING:
     from gnnperf.nn.predict import KernelModel
@@ -57,7 +57,7 @@ class AnalyticEngine:
 
 
 class NetworkEngine:
-    """A trained network; collectives by the analytic model of links."""
+    """A trained network; collectives and copies over links by the analytic model of links."""
 
     name = "gnn"
 
@@ -67,9 +67,8 @@ class NetworkEngine:
     def times(self, graph: ExecutionGraph, described: Description, hardware: Hardware) -> Times:
         """See `Engine`. On a GPU a trace times the kernel alone, on a CPU the whole call.
 
-        What a step adds to an op timed alone is learned for processors only: a GPU's kernels
-        are timed in traces and tables alike. Messages on the host did not help workloads that
-        were left out (docs/network.md).
+        The ops are asked for as they run inside a step. Messages on the host did not help
+        workloads that were left out (docs/network.md).
         """
         from gnnperf.nn.context import row_edges  # torch is not needed before
 
@@ -81,9 +80,9 @@ class NetworkEngine:
             edges=None if alone else row_edges(graph, described),
             framework="pytorch",
             launch_included=on_host,
-            in_model=on_host,
+            in_model=True,
         )
-        communicates = is_collective(described)
+        communicates = is_collective(described) | crosses_link(described.batch)
         links = AnalyticEngine().times(graph, described, hardware)
         return Times(
             np.where(communicates, links.time_us, found.time_us),

@@ -26,8 +26,10 @@ def chosen_step(paths: Sequence[Path], step: int | None = None) -> Job:
     note how the step was chosen, and warn where it allocates device memory.
 
     Raises:
-        InputError: A file cannot be read, holds no step, or not the step asked for.
+        InputError: No path, or a file cannot be read, holds no step, or not the step asked for.
     """
+    if not paths:
+        raise InputError("no trace given", remedy="name its file or the folder of its ranks")
     job = read_job(list(paths))
     if not job.graphs:
         raise InputError("no step in it", path=paths[0], remedy="record at least one whole step")

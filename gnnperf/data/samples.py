@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnperf.data.splits import implementations, row_groups
+from gnnperf.data.splits import implementations, row_groups, trace_groups
 from gnnperf.data.tables import MODEL_OP, KernelTable, Names, load_table
 from gnnperf.errors import InputError
 from gnnperf.features import (
@@ -21,6 +21,7 @@ from gnnperf.features import (
     with_frameworks,
 )
 from gnnperf.hardware import Hardware, find_hardware
+from gnnperf.ops import crosses_link
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
@@ -42,11 +43,15 @@ class Samples:
     """[n] index into `labels`"""
     group: I64
     """[n] index into `groups`: what is left out together (`splits.row_groups`)"""
+    trace: I64
+    """[n] index into `traces`: the set of traces that a row is of"""
     held: NDArray[np.bool_]
     """[n] the source holds the row's shape group back for validation"""
     labels: tuple[str, ...]
     """family as reported, with its type: gemm bfloat16"""
     groups: tuple[str, ...]
+    traces: tuple[str, ...]
+    """`splits.trace_groups`; "" for what is no trace"""
     devices: tuple[Hardware, ...]
     variants: tuple[str, ...]
 
@@ -55,7 +60,7 @@ class Samples:
 
     def take(self, rows: I64) -> "Samples":
         """The given rows."""
-        kept = ("labels", "groups", "devices", "variants")
+        kept = ("labels", "groups", "traces", "devices", "variants")
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
         values: dict[str, Any] = {
             n: v if n in kept else v.take(rows) if isinstance(v, Rows) else v[rows]
@@ -64,10 +69,12 @@ class Samples:
         return Samples(**values)
 
     def of_groups(self, names: Sequence[str], inside: bool = True) -> I64:
-        """Indices of the rows whose group or device is (or is not) among `names`."""
+        """Indices of the rows whose group, trace or device is (or is not) among `names`."""
         groups = [i for i, name in enumerate(self.groups) if name in names]
+        traces = [i for i, name in enumerate(self.traces) if name in names]
         devices = [i for i, device in enumerate(self.devices) if device.name in names]
         chosen = np.isin(self.group, groups) | np.isin(self.rows.device, devices)
+        chosen |= np.isin(self.trace, traces)
         return np.flatnonzero(chosen == inside)
 
 
@@ -162,16 +169,22 @@ def measurement_of(table: KernelTable, variants: Sequence[str]) -> Measurement:
 
 
 def samples_of(table: KernelTable, variants: Sequence[str] | None = None) -> Samples:
-    """All rows of a table whose devices the catalogue knows, as samples."""
+    """All rows of a table whose devices the catalogue knows, as samples.
+
+    Copies over a GPU's links are none: the links are not among the network's inputs.
+    """
     devices = [find_hardware(name) for name in table.device.names]
     known = np.array([d is not None for d in devices])[table.device.codes]
-    table = table.take(known & table.batch().known & (table.duration_us > 0))
+    gpu = np.array([d is not None and d.kind == "gpu" for d in devices])[table.device.codes]
+    batch = table.batch()
+    known &= batch.known & ~(gpu & crosses_link(batch))
+    table = table.take(known & (table.duration_us > 0))
     present = [d for d in devices if d is not None]
     place = np.cumsum([d is not None for d in devices]) - 1
     device = place[table.device.codes].astype(np.int64)
     names = tuple(variants) if variants is not None else with_frameworks(variants_of(table).names)
     labels = labels_of(table)
-    groups = row_groups(table)
+    groups, traces = row_groups(table), trace_groups(table)
     duration = table.duration_us
     short = np.array([short_us(d) for d in present])[device]
     weight = np.where(table.launch_included, duration / (duration + short), 1.0)
@@ -181,9 +194,11 @@ def samples_of(table: KernelTable, variants: Sequence[str] | None = None) -> Sam
         weight=weight.astype(np.float32),
         label=labels.codes.astype(np.int64),
         group=groups.codes.astype(np.int64),
+        trace=traces.codes.astype(np.int64),
         held=table.split.mask("dev_val"),
         labels=labels.names,
         groups=groups.names,
+        traces=traces.names,
         devices=tuple(present),
         variants=names,
     )

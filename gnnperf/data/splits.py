@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from gnnperf.data.tables import RECORDING, Bool, KernelTable, Names
+from gnnperf.data.tables import RECORDING, TRACE, Bool, KernelTable, Names
 from gnnperf.errors import UnknownNameError
 from gnnperf.features import TRAINING_SESSION
 from gnnperf.hardware import find_hardware, list_hardware
@@ -34,6 +34,16 @@ def workload_group(recording: str) -> str:
     for prefix in _SAME_MODEL:
         recording = recording.removeprefix(prefix)
     return WORKLOAD + recording.partition("-")[0]
+
+
+TRACED = "trace-"
+"""How the groups of traced kernels begin that are left out while their GPU is known."""
+
+
+def trace_groups(table: KernelTable) -> Names:
+    """[n] the set of traces that each row is of (`trace-NAME`), "" for rows of other sources."""
+    codes = np.where(table.source.mask(TRACE), table.model.codes + 1, 0)
+    return Names(codes.astype(np.int32), ("", *(TRACED + n for n in table.model.names))).compact()
 
 
 def known_group(name: str) -> str:

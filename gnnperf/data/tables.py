@@ -32,6 +32,8 @@ _MARK = b"gnnperf_kernel_table"
 _PEER = "peer:"
 KERNEL_TABLE, MODEL_OP = "kernel table", "model op"
 """The two origins of a row: an op timed alone, an op timed inside a model."""
+TRACE = "trace"
+"""Source of rows of profilers' traces; `model` names the set."""
 RECORDING = "recording"
 """Source of rows of own recordings, whose unprofiled step is known; `model` names the recording."""
 
@@ -143,7 +145,7 @@ class KernelTable:
     kernel_source: Names
     """[n] which implementation ran: flashinfer, or a kernel's name"""
     source: Names
-    """[n] neusight, aiconfigurator, pipeweave, gnnperf"""
+    """[n] neusight, aiconfigurator, pipeweave, gnnperf, TRACE, RECORDING"""
     launch_included: Bool
     """[n] whether the launch gap and the call are inside the duration"""
     duration_us: F64

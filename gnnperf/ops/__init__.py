@@ -34,6 +34,7 @@ from gnnperf.ops.base import (
     family_index,
     family_names,
 )
+from gnnperf.ops.copy import crosses_link
 from gnnperf.ops.describe import Description, describe
 from gnnperf.ops.leaf import leaf_ops
 from gnnperf.ops.lower import lower
@@ -71,6 +72,7 @@ __all__ = [
     "Family",
     "OpBatch",
     "batch_cost",
+    "crosses_link",
     "describe",
     "dim_index",
     "element_bytes",

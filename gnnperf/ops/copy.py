@@ -4,9 +4,10 @@
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnnperf.graph import dtype_bytes, dtype_index
-from gnnperf.ops.base import F64, I8, Cost, Family
+from gnnperf.ops.base import F64, I8, Cost, Family, OpBatch, family_index
 from gnnperf.ops.call import Call, Parser, Work
 
 ON_DEVICE, FROM_HOST, TO_HOST, FILL, PEER = range(5)
@@ -66,6 +67,13 @@ def transfer(name: str, size: float) -> Work:
     route = next((r for pattern, r in _ROUTES if pattern in text), ON_DEVICE)
     pinned = route in (FROM_HOST, TO_HOST) and "pageable" not in text
     return Work("copy", (size, route, pinned, 0, 1, 1), dtype_index("uint8"), size > 0)
+
+
+def crosses_link(batch: OpBatch) -> NDArray[np.bool_]:
+    """[n] whether a row is a copy between a device and its host or another device."""
+    copies = batch.family == family_index("copy")
+    crosses: NDArray[np.bool_] = copies & np.isin(batch.dims[:, 1], (FROM_HOST, TO_HOST, PEER))
+    return crosses
 
 
 _ROUTES = (

@@ -47,7 +47,7 @@ from gnnperf.training.scores import (
 )
 
 I64 = NDArray[np.int64]
-SLOT_ROWS = 100
+SLOT_ROWS = 20
 """fewer rows than this give a kind of work no residual of its own"""
 Tell = Callable[[str, int, int], None]
 
@@ -99,7 +99,8 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     _residual_stage(config, folder, network, (batches, seen), bar)
     card = _score(config, folder, network, rows, samples, slot.numpy())
     card["models"] = _score_models(config, folder, network, graphs)
-    card["workloads"] = sorted({step.group for step in steps})
+    traces = {samples.traces[i] for i in np.unique(samples.trace[trained]).tolist()} - {""}
+    card["workloads"] = sorted({step.group for step in steps} | traces)
     save_checkpoint(network, folder, card, config.plain())
     if config.output:
         target = Path(config.output)
@@ -175,13 +176,13 @@ def _left_out_scores(config: TrainConfig) -> dict[str, list[dict[str, Any]]]:
 
 
 def _check_groups(config: TrainConfig, samples: Samples) -> None:
-    devices = [device.name for device in samples.devices]
+    known = [*samples.groups, *filter(None, samples.traces), *(d.name for d in samples.devices)]
     for name in config.data.leave_out:
-        if name not in (*samples.groups, *devices):
+        if name not in known:
             raise InputError(
-                f"no row of the group or device {name!r}",
+                f"no row of the group, trace or device {name!r}",
                 field="data.leave_out",
-                remedy=f"of this data: {', '.join((*samples.groups, *devices))}",
+                remedy=f"of this data: {', '.join(known)}",
             )
 
 

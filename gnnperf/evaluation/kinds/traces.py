@@ -72,9 +72,8 @@ def score_job(
 
 
 def _score_kernels(job: Job, context: Context) -> None:
-    """The step's kernels whose work is known; a collective's time is mostly waiting."""
+    """The step's kernels whose work is known."""
     table = table_of(job).table
-    table = table.take(~table.family.mask("collective"))
     if len(table):
         table = replace(table, kernel_source=Names.constant("", len(table)))
         report = _report(context)
