@@ -4,7 +4,7 @@ A library picks the fastest of its kernels; which one is not known, so the time 
 over a menu of (tile_m, tile_n, split_k).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,6 +81,10 @@ VECTOR: dict[str, Start] = (
     }
     | {"power_clock": Start(0.5, 0.1), "power_width": Start(0.02, 0.2), "weight_copies": Start(1.0)}
 )
+BATCHED: dict[str, Start] = VECTOR | {"narrow": Start(0.5, 0.5)}
+_RECENT_NM, _WIDE_TILE = 10.0, 128
+_UNFITTED = -20.0
+"""logarithm of a coefficient that counts nothing"""
 _LINEAR_EFFECTS = {"compute": (0.3, 0.1)}
 """Single-precision products of older devices run at half the speed of others (P100, T4): a wide
 effect keeps that out of the shared coefficients."""
@@ -109,7 +113,8 @@ class MatrixPrior(Prior):
     def __init__(self, path: str, devices: int, parents: tuple[int, ...]) -> None:
         vector = path.startswith("vector")
         effects = EFFECTS | (_LINEAR_EFFECTS if path == "vector" else {})
-        super().__init__(VECTOR if vector else TENSOR, devices, parents, effects)
+        starts = BATCHED if path == "vector_batched" else VECTOR if vector else TENSOR
+        super().__init__(starts, devices, parents, effects)
         tiles = _VECTOR_TILES if vector else _TENSOR_TILES
         menu = torch.tensor([(m, n, s) for m, n in tiles for s in _SPLITS], dtype=torch.float32)
         self.register_buffer("menu", menu, persistent=False)
@@ -192,6 +197,7 @@ class MatrixPrior(Prior):
         tile_m, tile_n, _ = self.menu.T
         depth = _ceil(p.k / split / self.k_step) * self.k_step
         shape = 1 + wide.value("tile") * (1 / tile_m + 1 / tile_n)
+        shape = shape * self._narrow(x)
         peak = x.peak.unsqueeze(1) * wide.value("efficiency") * wide.effect["compute"]
         step = 2 * tile_m * tile_n * wide.figure("sms") * shape / peak
         clock = wide.figure("clock")
@@ -201,6 +207,29 @@ class MatrixPrior(Prior):
         slow = 1 + (limit - 1) * time / (time + wide.value("power_time"))
         epilogue = waves * tile_m * tile_n * wide.value("epilogue") * 1e-4 / clock
         return time * slow + epilogue * wide.effect["epilogue"] + wide.value("fill") / clock, slow
+
+    def _narrow(self, x: Inputs) -> Tensor:
+        """What a tile with a side below 128 costs more in batched single-precision products.
+
+        On NVIDIA's GPUs since Ampere, which are those of 8 nm and less, products with a side of 64
+        run at half speed, as a tile of 128 would (A100 and L4; not on T4, V100 and AMD's).
+        """
+        if "narrow" not in self.base:
+            return torch.ones(())
+        recent = (x.figure("node") < _RECENT_NM) & (x.figure("amd") < 0.5)
+        small = self.menu[:, :2].amin(1) < _WIDE_TILE
+        return 1 + recent.unsqueeze(1) * small * self.value(x, "narrow")
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        *rest: Any,  # noqa: ANN401
+    ) -> None:
+        """Checkpoints from before narrow tiles cost more have none of it."""
+        if "narrow" in self.base:
+            state_dict.setdefault(f"{prefix}base.narrow", torch.tensor(_UNFITTED))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _memory(
         self, x: Inputs, p: Problem, wide: "_Wide", tiles: Tensor, split: Tensor

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from gnnperf.data.tables import family_dims
 from gnnperf.features import FEATURES, Measurement, make_rows, ratios
 from gnnperf.graph import dtype_index
 from gnnperf.hardware import get_hardware
@@ -13,7 +14,7 @@ from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.model import Edges, KernelNetwork, ModelConfig
 from gnnperf.nn.network import NetworkShape, ResidualNetwork
 from gnnperf.nn.predict import RowEdges
-from gnnperf.nn.prior import KINDS, kind_of
+from gnnperf.nn.prior import KINDS, AnalyticPrior, kind_of
 from gnnperf.nn.prior_processor import ProcessorPrior
 from gnnperf.ops import FAMILIES, MAX_DIMS, OpBatch, family_index, family_names
 
@@ -245,3 +246,38 @@ def test_an_op_alone_on_an_unseen_device_keeps_a_share_of_the_residual(
     assert abs(times[False, 0]) > 0.01
     assert times[False, -1] == pytest.approx(times[False, 0] * kept, abs=1e-5)
     assert times[True, -1] == pytest.approx(times[True, 0], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("device", "slower"), [("a100-pcie-40gb", True), ("v100-pcie-32gb", False), ("mi210", False)]
+)
+def test_batched_products_with_a_side_of_64_run_as_a_tile_of_128_would(
+    device: str, slower: bool
+) -> None:
+    prior = AnalyticPrior(1, ("neusight:pytorch:any",))
+    batched = prior.of_kind(KINDS.index("vector_batched"))
+    dims = np.concatenate([family_dims("gemm", 1, batch=96, m=1024, n=n, k=512) for n in (64, 128)])
+    batch = OpBatch(
+        np.full(2, family_index("gemm"), np.int16),
+        dims,
+        np.full(2, dtype_index("float32"), np.int8),
+        np.ones(2, np.bool_),
+    )
+    x, _ = inputs(batch, device)
+    times = {}
+    for narrow in (1e-6, 1.0):
+        with torch.no_grad():
+            batched.base["narrow"].fill_(np.log(narrow))
+        times[narrow] = prior(x)[:, 0].exp().detach()
+    half, full = times[1.0]
+    assert (half / times[1e-6][0] > 1.5) == slower
+    assert float(half / full) == pytest.approx(1.0 if slower else 0.5, abs=0.2)
+
+
+def test_a_checkpoint_from_before_narrow_tiles_cost_more_still_loads() -> None:
+    prior = AnalyticPrior(1, ("neusight:pytorch:any",))
+    old = {n: v for n, v in prior.state_dict().items() if not n.endswith(".narrow")}
+    other = AnalyticPrior(1, ("neusight:pytorch:any",))
+    other.load_state_dict(old)
+    batched = other.of_kind(KINDS.index("vector_batched"))
+    assert float(batched.base["narrow"].detach().exp()) < 1e-6
