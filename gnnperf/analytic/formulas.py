@@ -89,6 +89,8 @@ _CAST_RATE = 1.8
 """elements per clock and SM of a kernel that converts types"""
 _BATCH_NORM = 1.25
 """of the other norms' bandwidth (ResNet-50 on a V100): its two passes meet in the cache"""
+_AMD_BATCH_NORM_US = 0.75
+"""what a block of PyTorch's own batch norm takes for 512 elements of its channel (MI300X traces)"""
 _VENDOR_STREAM = {"amd": 0.75}
 """of the bandwidth that NVIDIA's kernels reach (NeuSight's MI100 and MI210, MI300X traces)"""
 _DENSE = ("elementwise", "copy", "triton")
@@ -266,6 +268,8 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
         outputs = np.maximum(state.dim(member, family, "out_numel"), 1)
         few = np.minimum(32 * state.machine.sms / outputs, 1)
         return np.clip(state.dim(member, family, "reduced") - 100, 0, 500) * _VALUE_US * few
+    if family == "norm":
+        return _channels_us(state, member)
     if family not in _ISSUE:
         return np.zeros(len(member))
     name, rate = _ISSUE[family]
@@ -276,6 +280,17 @@ def _issue_us(state: State, member: NDArray[np.int64], family: str) -> F64:
         cycles = np.where(cast, 1 / _CAST_RATE, cycles)
     clocks = state.machine.sms * state.machine.clock_ghz * 1e3
     return cycles * state.cost.parallel_items[member] / clocks
+
+
+def _channels_us(state: State, member: NDArray[np.int64]) -> F64:
+    """AMD's batch norm: a block goes through a channel alone, twice on the way back.
+
+    Forward is two kernels, statistics and values, that a trace shares out equally.
+    """
+    alone = state.dim(member, "norm", "kind") == BATCH
+    passes = np.where(state.dim(member, "norm", "direction") > 0, 2.0, 0.5)
+    steps = state.dim(member, "norm", "cols") / 512 * _AMD_BATCH_NORM_US
+    return np.where(alone & (state.machine.hardware.vendor == "amd"), steps * passes, 0.0)
 
 
 def _exponentials_us(state: State, member: NDArray[np.int64], family: str) -> F64:

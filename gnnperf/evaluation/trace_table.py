@@ -17,17 +17,20 @@ from numpy.typing import NDArray
 from gnnperf.api.jobs import chosen_step
 from gnnperf.api.mixed import MixedEngine
 from gnnperf.api.predictor import Options, Predictor
-from gnnperf.data.splits import device_group
+from gnnperf.data.splits import TRACED, device_group
 from gnnperf.errors import InputError
 from gnnperf.evaluation.kinds.base import csv_rows
 from gnnperf.evaluation.kinds.traces import NAME, own_hardware
-from gnnperf.evaluation.networks import EACH, Networks, seen_by
+from gnnperf.evaluation.networks import EACH, Networks, seen_by, seen_groups
 from gnnperf.graph import Job
 from gnnperf.hardware import Hardware
 from gnnperf.ops import describe, family_names
 
 F64 = NDArray[np.float64]
 
+ENGINES = ("known", "trace out", "left out", "formulas")
+"""The network shipped, one that never saw the trace but its GPU, one that never saw the GPU's
+group, and formulas; each where there is one."""
 LEAST_SHARE = 0.01
 """Share of a step's device work from which on a family is told."""
 
@@ -109,7 +112,12 @@ def score_set(
 
 
 def score_folder(
-    folder: Path, checkpoint: Path | None, runs: Path | None, *, alone: bool = False
+    folder: Path,
+    checkpoint: Path | None,
+    runs: Path | None,
+    *,
+    folds: Sequence[Path] = (),
+    alone: bool = False,
 ) -> list[Scored]:
     """Every set of a folder whose GPU the catalogue knows, by the engines that there are.
 
@@ -117,6 +125,7 @@ def score_folder(
         folder: Sets of traces.
         checkpoint: The network; default: the shipped one.
         runs: Networks trained without a group each.
+        folds: Networks trained without some of the traces.
         alone: Networks time every kernel, also those that formulas are trusted with.
 
     Raises:
@@ -127,6 +136,7 @@ def score_folder(
     references = _references(folder / NAME)
     shipped, formulas = Networks(checkpoint, None).without(""), Predictor.of_engine("analytic")
     others = None if runs is None else Networks(runs, EACH)
+    without = [Networks(fold, None).without("") for fold in folds]
     found = []
     for place in sorted(p for p in folder.iterdir() if p.is_dir()):
         try:
@@ -141,6 +151,10 @@ def score_folder(
         engines = {"known": shipped, "formulas": formulas}
         if others is not None or not seen:
             engines["left out"] = others.of(hardware) if others and seen else shipped
+        for fold in without:
+            groups = seen_groups(fold)
+            if TRACED + place.name not in groups and hardware.group in groups:
+                engines["trace out"] = fold
         if alone:
             engines = {name: _alone(predictor) for name, predictor in engines.items()}
         reference = float(np.median(references.get(place.name, [_period_us(job)])))
@@ -183,16 +197,15 @@ def _cell(scored: Scored, engine: str, *, step: bool) -> str:
 
 def step_table(rows: Iterable[Scored]) -> list[str]:
     """Steps and their kernels, a row per set."""
-    engines = ("known", "left out", "formulas")
-    heads = ["set", "GPU", "step ms", *(f"step, {e}" for e in engines)]
-    heads += ["kernels ms", "of known size", *(f"kernels, {e}" for e in engines)]
+    heads = ["set", "GPU", "step ms", *(f"step, {e}" for e in ENGINES)]
+    heads += ["kernels ms", "of known size", *(f"kernels, {e}" for e in ENGINES)]
     lines = [heads, ["---"] * len(heads)]
     for s in rows:
         step = "" if np.isnan(s.measured_us) else f"{s.measured_us / 1e3:.2f}"
         cells = [s.name, s.hardware.name, step]
-        cells += [_cell(s, e, step=True) for e in engines]
+        cells += [_cell(s, e, step=True) for e in ENGINES]
         cells += [f"{s.kernel_us.sum() / 1e3:.2f}", f"{s.known_share:.0%}"]
-        cells += [_cell(s, e, step=False) for e in engines]
+        cells += [_cell(s, e, step=False) for e in ENGINES]
         lines.append(cells)
     return [f"| {' | '.join(cells)} |" for cells in lines]
 
@@ -224,10 +237,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder of sets of traces")
     parser.add_argument("--checkpoint", type=Path, help="default: the one that gnnperf ships")
     parser.add_argument("--runs", type=Path, help="run folder of `gnnperf train --leave-out each`")
+    parser.add_argument("--folds", type=Path, nargs="*", default=[], help="runs without traces")
     parser.add_argument("--alone", action="store_true", help="networks time every kernel")
     args = parser.parse_args(arguments)
     try:
-        rows = score_folder(args.folder, args.checkpoint, args.runs, alone=args.alone)
+        rows = score_folder(
+            args.folder, args.checkpoint, args.runs, folds=args.folds, alone=args.alone
+        )
     except InputError as why:
         sys.stderr.write(f"{why}\n")
         return 2

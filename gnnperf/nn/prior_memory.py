@@ -12,6 +12,8 @@ from torch import Tensor
 from gnnperf.nn.inputs import Inputs
 from gnnperf.nn.prior_attention import SPECIAL_PER_CLOCK
 from gnnperf.nn.prior_base import Prior, Start, Terms, cache_hit, soft_maximum
+from gnnperf.ops import dim_index
+from gnnperf.ops.norm import BATCH
 
 _STARTS: dict[str, Start] = {
     "kernel": Start(2.5, 0.3),
@@ -35,6 +37,10 @@ _STARTS: dict[str, Start] = {
 }
 _CALL_US = {"elementwise": 15.0, "norm": 35.0, "softmax": 20.0}
 """what a timed call adds outside of a model: the host's part that the kernel does not hide"""
+STRIDED_PER_CLOCK = 1.3
+"""elements per clock and SM that a kernel addresses one by one (H100 and B200 traces alike)"""
+AMD_BATCH_NORM_US = 0.75
+"""what a block of PyTorch's own batch norm takes for 512 elements of its channel (MI300X traces)"""
 PERSISTENT_ELEMENTS, STAGED_BYTES = 1024, 48 * 1024
 """PyTorch's softmax keeps rows up to so many elements in registers, so many bytes in shared memory
 (SoftMax.cu); longer rows are read again"""
@@ -57,12 +63,12 @@ class MemoryPrior(Prior):
         rate = x.figure("bandwidth") * self.value(x, "bandwidth") * effect["bandwidth"]
         again = x.read * self._passes(x)
         memory = (moved + again * (1 - self._kept(x))) * (1 - hit) / rate
-        memory = memory + (moved + again) * hit / cache
+        memory = (memory + (moved + again) * hit / cache) / self._busy(x)
         sms, clock = x.figure("sms"), x.figure("clock")
         special = self._elements(x) / (sms * clock * 1e3 * SPECIAL_PER_CLOCK)
-        special = special * self.value(x, "special")
+        special = special * self.value(x, "special") + self._addresses_us(x)
         waves = self._rows(x) / (sms * self.value(x, "rows_per_sm"))
-        latency = torch.ceil(waves) * self.value(x, "row") / clock
+        latency = torch.ceil(waves) * self.value(x, "row") / clock + self._channels_us(x)
         body = soft_maximum([memory, special, latency], self.value(x, "sharpness"))
         call = self.value(x, "call") * effect["call"] * x.launch_included
         call = call * torch.where(x.in_model > 0, self.value(x, "in_model"), 1.0)
@@ -84,12 +90,39 @@ class MemoryPrior(Prior):
         """Rows, each the work of a block, where the kernel goes row by row."""
         return 0 * x.read if self.family == "elementwise" else x.dims[:, 0].clamp(min=1.0)
 
+    def _channelwise(self, x: Inputs) -> Tensor:
+        """[n] whether a row is a batch norm, whose bytes hold its second pass."""
+        kind = x.dims[:, dim_index("norm", "kind")]
+        return (kind == BATCH) if self.family == "norm" else torch.zeros(len(x), dtype=torch.bool)
+
+    def _busy(self, x: Inputs) -> Tensor:
+        """Share of the bandwidth that a batch norm's channels, a block each, can use."""
+        share = (1.3 * x.dims[:, 0] / x.figure("sms")).clamp(0.01, 1.0)
+        return torch.where(self._channelwise(x), share, 1.0)
+
+    def _channels_us(self, x: Inputs) -> Tensor:
+        """AMD's batch norm: a block goes through a channel alone, twice on the way back.
+
+        Forward is two kernels, statistics and values, that a trace shares out equally.
+        """
+        steps = x.dims[:, dim_index("norm", "cols")] / 512 * AMD_BATCH_NORM_US
+        passes = torch.where(x.dims[:, dim_index("norm", "direction")] > 0, 2.0, 0.5)
+        return torch.where(self._channelwise(x), steps * passes * x.figure("amd"), 0.0)
+
+    def _addresses_us(self, x: Inputs) -> Tensor:
+        """Elements that are addressed one by one: broadcast and permuting kernels."""
+        if self.family != "elementwise":
+            return 0 * x.read
+        strided = x.dims[:, dim_index("elementwise", "strided")] > 0
+        rate = x.figure("sms") * x.figure("clock") * 1e3 * STRIDED_PER_CLOCK
+        return strided * x.items / rate
+
     def _passes(self, x: Inputs) -> Tensor:
         """How often what was read is read again: statistics first, then values."""
         if self.family == "elementwise":
             return 0 * x.read
         if self.family == "norm":
-            return self.value(x, "norm_passes") * torch.ones_like(x.read)
+            return torch.where(self._channelwise(x), 0.0, self.value(x, "norm_passes"))
         cols = x.dims[:, 1]
         staged = cols * x.element <= STAGED_BYTES
         passes = torch.where(staged, self.value(x, "staged_passes"), self.value(x, "long_passes"))
