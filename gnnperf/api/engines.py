@@ -82,7 +82,7 @@ class NetworkEngine:
             launch_included=on_host,
             in_model=True,
         )
-        communicates = is_collective(described) | crosses_link(described.batch)
+        communicates = over_links(described)
         links = AnalyticEngine().times(graph, described, hardware)
         return Times(
             np.where(communicates, links.time_us, found.time_us),
@@ -91,6 +91,11 @@ class NetworkEngine:
             found.coverage,
             found.warnings,
         )
+
+
+def over_links(described: Description) -> NDArray[np.bool_]:
+    """[rows] whether each row's time is that of links: collectives, copies from and to a device."""
+    return is_collective(described) | crosses_link(described.batch)
 
 
 def is_collective(described: Description) -> NDArray[np.bool_]:
