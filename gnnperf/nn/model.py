@@ -21,6 +21,8 @@ UNSEEN_SHARE = 0.5
 UNSEEN_SHARES = {"tensor16": 0.0, "vector_conv": 1.0, "stream": 1.0}
 """the same by kind of work where each left-out group's best share is that of the others
 (docs/network.md): the prior of 16-bit products carries over whole, that of convolutions does not"""
+INSIDE_SHARES = {"vector_batched": 0.5, "norm": 0.0}
+"""the same of ops inside models; all of it for the other kinds"""
 DEFAULT_FACTOR, DEFAULT_SPREAD = 2.0, 0.25
 """Interval of rows of a kind that was never trained: exp(+-0.5) around the prior."""
 
@@ -103,8 +105,10 @@ class KernelNetwork(nn.Module):
                 table[KINDS.index(kind), names.index(family)] = index
         self.register_buffer("slot_table", table, persistent=False)
         kinds = [slot.split("/")[0] for slot in config.slots] or [""]
-        shares = torch.tensor([UNSEEN_SHARES.get(kind, UNSEEN_SHARE) for kind in kinds])
-        self.register_buffer("share", shares, persistent=False)
+        shares = [
+            (UNSEEN_SHARES.get(kind, UNSEEN_SHARE), INSIDE_SHARES.get(kind, 1.0)) for kind in kinds
+        ]
+        self.register_buffer("share", torch.tensor(shares), persistent=False)
 
     def slots_of(self, x: Inputs) -> Tensor:
         """[n] slot of each row, -1 for a kind that was never trained."""
@@ -154,7 +158,7 @@ class KernelNetwork(nn.Module):
                     self.offset[device, index, inside] = share * median + (1 - share) * other
 
     def trust(self, device: Tensor, in_model: Tensor, slot: Tensor) -> Tensor:
-        """[n] share of the residual that counts: less than all for an op alone on an unseen device.
+        """[n] share of the residual that counts: all on a known device, by kind on an unseen one.
 
         What the residual learned of other devices carries over in part; inside a model most of it
         comes from the neighbours, which it knows.
@@ -164,7 +168,7 @@ class KernelNetwork(nn.Module):
             in_model: [n] above 0 where the op runs inside a model.
             slot: [n] at least 0.
         """
-        return torch.where((device < 0) & (in_model == 0), self.share[slot], 1.0)
+        return torch.where(device < 0, self.share[slot, in_model.long()], 1.0)
 
     def standardize(self, features: Tensor, slot: Tensor) -> Tensor:
         """[n, len(FEATURES)] clipped to what training showed."""

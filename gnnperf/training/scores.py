@@ -69,11 +69,13 @@ def model_errors(
     for graph, hardware in graphs:
         rows = graph_rows(network, graph, hardware)
         data = rows.data()
+        inside = torch.ones_like(rows.slot)
+        trust = network.trust(-inside, inside, rows.slot)
         with torch.inference_mode():
             errors = [rows.log_prior * 0]
             for edge_free in (True, False):
                 r, _ = network.residuals(rows.features, rows.slot, rows.edges, edge_free)
-                errors.append(r)
+                errors.append(trust * r)
             by_op = torch.stack([of_owners(data, r, r)[0] - rows.log_time for r in errors]).numpy()
         for label in set(graph.labels) - {""}:
             chosen = np.array([name == label for name in graph.labels])
