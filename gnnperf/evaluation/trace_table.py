@@ -149,18 +149,29 @@ def score_folder(
             continue
         seen = hardware.group in {device_group(d) for d in seen_by(shipped)}
         engines = {"known": shipped, "formulas": formulas}
-        if others is not None or not seen:
-            engines["left out"] = others.of(hardware) if others and seen else shipped
-        for fold in without:
-            groups = seen_groups(fold)
-            if TRACED + place.name not in groups and hardware.group in groups:
-                engines["trace out"] = fold
+        engines |= _unseeing(place.name, hardware, others, without)
+        if not seen:
+            engines.setdefault("left out", shipped)
         if alone:
             engines = {name: _alone(predictor) for name, predictor in engines.items()}
         reference = float(np.median(references.get(place.name, [_period_us(job)])))
         scored = score_set((place.name, hardware), job, reference, engines, seen=seen)
         if scored is not None:
             found.append(scored)
+    return found
+
+
+def _unseeing(
+    name: str, hardware: Hardware, others: Networks | None, without: Sequence[Predictor]
+) -> dict[str, Predictor]:
+    """The networks that never saw a GPU's group, or never a set of traces but its GPU."""
+    found = {}
+    if others is not None and (others.place / hardware.group).is_dir():
+        found["left out"] = others.of(hardware)
+    for fold in without:
+        groups = seen_groups(fold)
+        if hardware.group in groups and TRACED + name not in groups:
+            found["trace out"] = fold
     return found
 
 
