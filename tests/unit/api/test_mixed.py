@@ -1,8 +1,8 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from gnnperf.api import mixed
 from gnnperf.api.engines import AnalyticEngine, NetworkEngine, over_links
 from gnnperf.api.jobs import chosen_step
 from gnnperf.api.mixed import MixedEngine
@@ -27,13 +27,24 @@ def test_kernels_of_trained_kinds_take_the_geometric_mean(
     formulas = AnalyticEngine().times(graph, described, a100)
     trained = predictor.model.trained_on(described.batch, a100)
     assert trained.tolist() == [True, False]  # a product, and an op of unknown family
-    mean = np.sqrt(network.time_us[0] * formulas.time_us[0])
+    mean = network.time_us[0] ** 0.35 * formulas.time_us[0] ** 0.65
     assert found.time_us.tolist() == pytest.approx([mean, formulas.time_us[1]])
     # the interval is the network's, moved
     assert found.low_us[0] / mean == pytest.approx(network.low_us[0] / network.time_us[0])
     assert found.high_us[1] == formulas.high_us[1]
     assert any("1 kernels" in w and "by formulas alone" in w for w in found.warnings)
     assert not any("the analytic prior's" in w for w in found.warnings)
+
+
+def test_long_products_are_the_networks(
+    trace: Path, predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixed, "LONG_US", 1.0)
+    assert predictor.model is not None
+    graph, a100 = chosen_step([trace]).graphs[0], get_hardware("a100-sxm-80gb")
+    engine = MixedEngine(NetworkEngine(predictor.model))
+    found, network = (e.times(graph, describe(graph), a100) for e in (engine, engine.network))
+    assert found.time_us[0] == pytest.approx(network.time_us[0])
 
 
 def test_links_are_formulas_and_not_told(trace: Path, predictor: Predictor) -> None:
