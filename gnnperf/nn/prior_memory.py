@@ -34,6 +34,7 @@ _STARTS: dict[str, Start] = {
     "rows_per_sm": Start(8.0, 0.4),
     "special": Start(1.0, 0.4),
     "sharpness": Start(3.0, 0.2),
+    "backward": Start(1.0, 0.4, amd=0.0, shift_spread=0.6),
 }
 _CALL_US = {"elementwise": 15.0, "norm": 35.0, "softmax": 20.0}
 """what a timed call adds outside of a model: the host's part that the kernel does not hide"""
@@ -64,6 +65,7 @@ class MemoryPrior(Prior):
         again = x.read * self._passes(x)
         memory = (moved + again * (1 - self._kept(x))) * (1 - hit) / rate
         memory = (memory + (moved + again) * hit / cache) / self._busy(x)
+        memory = memory * torch.where(self._backward(x), self.value(x, "backward"), 1.0)
         sms, clock = x.figure("sms"), x.figure("clock")
         special = self._elements(x) / (sms * clock * 1e3 * SPECIAL_PER_CLOCK)
         special = special * self.value(x, "special") + self._addresses_us(x)
@@ -89,6 +91,12 @@ class MemoryPrior(Prior):
     def _rows(self, x: Inputs) -> Tensor:
         """Rows, each the work of a block, where the kernel goes row by row."""
         return 0 * x.read if self.family == "elementwise" else x.dims[:, 0].clamp(min=1.0)
+
+    def _backward(self, x: Inputs) -> Tensor:
+        """[n] whether a row is the backward of a normalization of rows or of a softmax."""
+        if self.family == "elementwise":
+            return torch.zeros(len(x), dtype=torch.bool)
+        return (x.dims[:, dim_index(self.family, "direction")] > 0) & ~self._channelwise(x)
 
     def _channelwise(self, x: Inputs) -> Tensor:
         """[n] whether a row is a batch norm, whose bytes hold its second pass."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from gnnperf import __version__
 from gnnperf.checkpoint import save_checkpoint
 from gnnperf.data.datamodule import RowsModule
-from gnnperf.data.graph_ops import FittedRows, ops_alone
+from gnnperf.data.graph_ops import FittedRows, model_ops
 from gnnperf.data.graphs import graph_rows, known_graphs
 from gnnperf.data.model_graphs import ModelGraph, load_graphs
 from gnnperf.data.recordings import RecordedSteps, read_recordings, recorded_on, recorded_ops
@@ -83,7 +83,7 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     used = inside[~samples.held[inside]]
     network, x = _network(config, samples, used)
     graphs = _graphs(config)
-    fitted = _fitted(x, samples, used).joined(ops_alone(network.config, graphs))
+    fitted = _fitted(x, samples, used).joined(model_ops(network.config, graphs))
     _prior_stage(_Run(config, folder, tell), network.prior, fitted)
     rows, slot = _scaled(network, x, samples, used, fitted)
     trained = used[slot[used].numpy() >= 0]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from gnnperf.data.graph_ops import FittedRows, ops_alone
+from gnnperf.analytic import roofline_rule
+from gnnperf.data.graph_ops import FittedRows, model_ops
 from gnnperf.data.model_graphs import ModelGraph, ModelMeta, Pass
 from gnnperf.graph import dtype_index
 from gnnperf.hardware import get_hardware
@@ -42,22 +43,32 @@ def graph() -> ModelGraph:
     )
 
 
-def test_timed_forward_ops_of_one_piece_on_devices_that_are_trained_on() -> None:
+def test_pieces_of_timed_ops_share_its_time_on_devices_that_are_trained_on() -> None:
     config = ModelConfig(("t4",), (NEUSIGHT,), ())
     t4, l4 = get_hardware("t4"), get_hardware("l4")
-    (found,) = ops_alone(config, [(graph(), t4), (graph(), l4), (graph(), t4)])
-    assert found.x.dims[:, 0].tolist() == [1.0, 1.0]
-    assert torch.exp(found.log_time).tolist() == pytest.approx([20.0, 20.0])
-    assert found.weight.tolist() == pytest.approx([0.5 / 2**0.5] * 2)
+    (found,) = model_ops(config, [(graph(), t4), (graph(), l4)])
+    rule = roofline_rule(graph().batch, t4)
+    third = 40.0 * rule[2] / (rule[2] + rule[3])
+    assert found.x.dims[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert torch.exp(found.log_time).tolist() == pytest.approx([20.0, 30.0, third, 40.0 - third])
+    assert found.x.launch_included.tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert found.weight[:2].tolist() == pytest.approx([0.5 / 3**0.5, 0.6])
     assert (found.x.in_model == 1).all()
-    assert (found.x.launch_included == 1).all()
-    assert found.x.device.tolist() == [0, 0]
-    assert found.x.variant.tolist() == [0, 0]
+    assert found.x.device.tolist() == [0] * 4
+    assert found.x.variant.tolist() == [0] * 4
+
+
+def test_a_small_piece_of_an_op_tells_nothing() -> None:
+    config = ModelConfig(("t4",), (NEUSIGHT,), ())
+    given = graph()
+    given.batch.dims[2, 0] = 100_000
+    (found,) = model_ops(config, [(given, get_hardware("t4"))])
+    assert found.x.dims[:, 0].tolist() == [1.0, 2.0, 100_000.0]
 
 
 def test_no_op_of_a_trained_device_gives_nothing_to_join() -> None:
     config = ModelConfig(("t4",), (NEUSIGHT,), ())
-    (own,) = ops_alone(config, [(graph(), get_hardware("t4"))])
-    joined = own.joined(ops_alone(config, [(graph(), get_hardware("l4"))]))
+    (own,) = model_ops(config, [(graph(), get_hardware("t4"))])
+    joined = own.joined(model_ops(config, [(graph(), get_hardware("l4"))]))
     assert isinstance(joined, FittedRows)
-    assert len(joined.log_time) == 1
+    assert len(joined.log_time) == 4
