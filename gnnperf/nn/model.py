@@ -19,8 +19,8 @@ OFFSET_ROWS = 20.0
 UNSEEN_SHARE = 0.5
 """of the residual that an op alone keeps on a device that was not trained on"""
 UNSEEN_SHARES = {"tensor16": 0.0, "vector_batched": 0.0, "vector_conv": 1.0, "stream": 1.0}
-"""the same by kind of work where each left-out group's best share is that of the others
-(docs/network.md): the prior of 16-bit and batched products carries over whole, that of convolutions not"""
+"""the same by kind of work where the groups left out prefer another (docs/network.md): the prior of
+16-bit and batched products carries over whole, that of convolutions does not"""
 INSIDE_SHARES = {"vector_batched": 0.5, "norm": 0.0}
 """the same of ops inside models; all of it for the other kinds"""
 DEFAULT_FACTOR, DEFAULT_SPREAD = 2.0, 0.25
