@@ -1,7 +1,11 @@
-"""The figures of a leave-one-group-out run: `python -m gnnperf.training.report FOLDER`."""
+"""The figures of a leave-one-group-out run: `python -m gnnperf.training.report FOLDER`.
+
+Of several such runs that differ by their seed alone: the ops of models, mean and range over the runs.
+"""
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +49,25 @@ def lines(scores: dict[str, list[dict[str, Any]]]) -> list[str]:
     return found
 
 
+def spread_lines(runs: Sequence[dict[str, list[dict[str, Any]]]]) -> list[str]:
+    """Markdown: ops of models, mean of devices, as mean over the runs and their range.
+
+    Args:
+        runs: `scores.json` of runs that differ by their seed.
+    """
+    found = ["| op of a model | prior | edge-free | network | runs in which messages helped |"]
+    found.append("|---|---|---|---|---|")
+    for label, _ in _by_label(runs[0]["models"]):
+        rows = [[r for r in run["models"] if r["label"] == label] for run in runs]
+        means = np.array([[np.mean([r[m] for r in part]) for m in METHODS] for part in rows])
+        cells = [
+            f"{column.mean():.1f} ({column.min():.1f} to {column.max():.1f})" for column in means.T
+        ]
+        helped = int((means[:, 2] < means[:, 1]).sum())
+        found.append(f"| {label} | {' | '.join(cells)} | {helped} of {len(runs)} |")
+    return found
+
+
 def _by_label(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     labels = sorted({row["label"] for row in rows})
     return [(label, [row for row in rows if row["label"] == label]) for label in labels]
@@ -55,9 +78,14 @@ def _means(rows: list[dict[str, Any]], names: tuple[str, ...]) -> list[str]:
 
 
 def main() -> int:
-    """Print the table of the folder named on the command line."""
-    scores = json.loads((Path(sys.argv[1]) / "scores.json").read_text(encoding="utf-8"))
-    sys.stdout.write("\n".join(lines(scores)) + "\n")
+    """Print the tables of the folders named on the command line."""
+    files = [Path(folder) / "scores.json" for folder in sys.argv[1:]]
+    if not files:
+        sys.stderr.write("report: name the folder of a run (of several: runs of other seeds)\n")
+        return 2
+    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    table = lines(runs[0]) if len(runs) == 1 else spread_lines(runs)
+    sys.stdout.write("\n".join(table) + "\n")
     return 0
 
 
