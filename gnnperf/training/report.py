@@ -1,6 +1,6 @@
 """The figures of a leave-one-group-out run: `python -m gnnperf.training.report FOLDER`.
 
-Of several such runs that differ by their seed alone: the ops of models, mean and range over the runs.
+Of several runs that differ by their seed alone: the ops of models, mean and range over the runs.
 """
 
 import json
