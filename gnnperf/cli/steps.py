@@ -81,9 +81,12 @@ def _scale(text: str) -> float:
 def _trust(text: str) -> float | None:
     if text == "auto":
         return None
-    value = _scale(text)
-    if value > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number from 0 to 1")
     return value
 
 

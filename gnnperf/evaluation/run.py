@@ -10,6 +10,7 @@ import numpy as np
 from gnnperf.api.predictor import Predictor
 from gnnperf.data.splits import device_group, known_group
 from gnnperf.data.tables import KERNEL_TABLE, MODEL_OP
+from gnnperf.errors import InputError
 from gnnperf.evaluation.context import Context, Settings
 from gnnperf.evaluation.kernel_models import AnalyticKernels, NetworkKernels
 from gnnperf.evaluation.kinds import kind_of
@@ -65,7 +66,19 @@ def evaluate(
     for path, kind in kinds:
         kind.score(path, context)
     entries = kernel_entries(context)
+    _refuse_nothing(context, entries)
     return Evaluation(context, tuple(entries), _summary(context, entries))
+
+
+def _refuse_nothing(context: Context, entries: Sequence[dict[str, Any]]) -> None:
+    """A group that was asked for and that the data does not hold."""
+    found = entries or context.iterations or context.collectives or context.unscored
+    if context.settings.leave_out not in (None, EACH) and not found:
+        raise InputError(
+            f"the data holds no row of {context.settings.leave_out!r}",
+            field="--leave-out",
+            remedy="name a group of the data's devices or workloads",
+        )
 
 
 def _context(settings: Settings) -> Context:

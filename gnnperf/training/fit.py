@@ -82,6 +82,13 @@ def train(config: TrainConfig, tell: Tell = _silent, bar: bool = False) -> Path:
     inside = samples.of_groups(config.data.leave_out, inside=False)
     used = inside[~samples.held[inside]]
     network, x = _network(config, samples, used)
+    if not network.config.slots:
+        raise InputError(
+            f"no kind of work is left with {SLOT_ROWS} rows to train on",
+            path=config.data.path,
+            field="data.leave_out",
+            remedy="leave out less or give more rows",
+        )
     graphs = _graphs(config)
     fitted = _fitted(x, samples, used).joined(model_ops(network.config, graphs))
     _prior_stage(_Run(config, folder, tell), network.prior, fitted)

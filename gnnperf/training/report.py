@@ -83,6 +83,10 @@ def main() -> int:
     if not files:
         sys.stderr.write("report: name the folder of a run (of several: runs of other seeds)\n")
         return 2
+    missing = [str(file) for file in files if not file.exists()]
+    if missing:
+        sys.stderr.write(f"report: {missing[0]}: no such file; name folders of finished runs\n")
+        return 2
     runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     table = lines(runs[0]) if len(runs) == 1 else spread_lines(runs)
     sys.stdout.write("\n".join(table) + "\n")

@@ -273,3 +273,11 @@ def test_a_plain_pickle_is_no_checkpoint(
     path.write_bytes(pickle.dumps({"a": 1}))
     said = complaint(["infer", write(tmp_path / "t.json"), "--checkpoint", path], capsys)
     assert "model.ckpt: no checkpoint" in said
+
+
+@pytest.mark.parametrize("value", ["nan", "-1", "2", "much"])
+def test_trust_in_the_trace_is_from_0_to_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    words = ["infer", write(tmp_path / "t.json"), "--evidence", value]
+    assert "from 0 to 1" in complaint(words, capsys)

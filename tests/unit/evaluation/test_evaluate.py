@@ -259,3 +259,11 @@ def test_traces_without_a_reference_or_a_file_are_counted(tmp_path: Path) -> Non
     assert counted["no reference time in iterations.csv"] == 1
     assert counted["no trace beside iterations.csv"] == 1
     assert sum(counted.values()) == 3  # and what the reader says of the broken one
+
+
+def test_a_group_that_the_data_lacks_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = kernels(tmp_path / "own.parquet")
+    said = refused(capsys, table, "--engine", "analytic", "--leave-out", "t4")
+    assert "holds no row of 't4'" in said

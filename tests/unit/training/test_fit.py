@@ -168,6 +168,13 @@ def test_an_unknown_group_names_the_groups_there_are(tmp_path: Path) -> None:
         train(replace(settings, data=data))
 
 
+def test_nothing_left_to_train_on_is_refused(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    data = replace(settings.data, leave_out=("l4", "t4", "a100"))
+    with pytest.raises(InputError, match="no kind of work is left"):
+        train(replace(settings, data=data))
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_shipped_config_is_read(path: Path) -> None:
     assert load_config(path).train.epochs > 0
