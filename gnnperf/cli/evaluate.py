@@ -201,6 +201,10 @@ def _step_line(name: str, figures: dict[str, Any]) -> str:
         f"{figures['median_ape']:.1f} %, bias {figures['bias']:+.1f} %, covered "
         f"{figures['coverage']:.0f} %, analytic {_percent(figures['analytic_mape'])} %"
     )
+    if figures["analytic_refitted_mape"] is not None:
+        text += (
+            f" (one factor from the other groups' steps: {figures['analytic_refitted_mape']:.1f} %)"
+        )
     for peer, p in figures["peers"].items():
         ours = p["mape_of_gnnperf_on_the_same"]
         text += f"; {peer} {p['mape']:.1f} / {p['median_ape']:.1f} %, gnnperf there {ours:.1f} %"

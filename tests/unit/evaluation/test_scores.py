@@ -151,3 +151,13 @@ def test_figures_of_iterations() -> None:
     entry = steps[0].to_json()
     assert entry["ape"] == pytest.approx(10)
     assert IterationScore("c", "l4", 1, 1, 1, 1, float("nan")).to_json()["analytic_us"] is None
+
+
+def test_formulas_refitted_without_the_group_by_hand() -> None:
+    """Formulas are twice too fast on T4 and right on L4: refitted, half and twice the time."""
+    steps = [
+        IterationScore("a", "t4", 200.0, 200.0, 150.0, 250.0, 100.0, "x"),
+        IterationScore("b", "l4", 100.0, 100.0, 50.0, 150.0, 100.0, "x"),
+    ]
+    assert iteration_figures(steps)["analytic_refitted_mape"] == pytest.approx((50 + 100) / 2)
+    assert iteration_figures(steps[:1])["analytic_refitted_mape"] is None
